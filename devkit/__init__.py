@@ -1,0 +1,105 @@
+"""devkit: the live workbench for models of Triton's Python backend.
+
+The public names, and nothing behind them yet: each is fetched from its home when it is first used,
+so that `import devkit` costs a few milliseconds wherever it stands, also inside a model. No logic
+lives here. Python 3.9+ and standard library only, because a model's own process imports it too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Optional
+
+if TYPE_CHECKING:
+    from devkit import errors
+    from devkit.workbench import (
+        config,
+        connect,
+        export,
+        infer,
+        load,
+        models,
+        reload,
+        scale,
+        unload,
+        verify,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "__version__",
+    "config",
+    "connect",
+    "errors",
+    "export",
+    "infer",
+    "load",
+    "models",
+    "reload",
+    "scale",
+    "span",
+    "unload",
+    "verify",
+]
+
+_WORKBENCH = frozenset(__all__) - {"__version__", "errors", "span"}
+
+_open_span: Optional[Callable[[str, "dict[str, Any]"], ContextManager[None]]] = None
+"""Set by the process that runs a model, where spans are recorded; None everywhere else."""
+
+
+class _NoSpan:
+    """What `span` gives where nobody records."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+_NO_SPAN = _NoSpan()
+
+
+def span(name: str, **attributes: Any) -> ContextManager[None]:
+    """Mark a part of `execute` in the trace: `with devkit.span("tokenize"): ...`.
+
+    Costs next to nothing where no trace is taken. A `model.py` that must also run where devkit is
+    not installed guards the import.
+    """
+    if _open_span is None:
+        return _NO_SPAN
+    return _open_span(name, attributes)
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in _WORKBENCH:
+        value = getattr(importlib.import_module("devkit.workbench"), name)
+    elif name == "errors":
+        value = importlib.import_module("devkit.errors")
+    else:
+        raise AttributeError(f"module 'devkit' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> "list[str]":
+    return sorted(set(globals()) | set(__all__))
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext devkit`: adds `%%model`, `%%config` and `%devkit` to the notebook."""
+    from devkit.notebook.extension import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """`%unload_ext devkit`: takes them away again; the models go on."""
+    from devkit.notebook.extension import unload
+
+    unload(shell)

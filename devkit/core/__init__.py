@@ -1,0 +1,1 @@
+"""The path of a request: engine, repository, model, scheduler, instance; no protocol is spoken."""

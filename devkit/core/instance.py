@@ -1,0 +1,632 @@
+"""One stub process as the runtime sees it: what it was given, what it answered, how it ended.
+
+The hot path of the runtime is here: `execute` packs a batch into one frame, `_on_result` unpacks
+the answer and hands each response to its front end. Which request goes where is the scheduler's
+business, starting processes the launcher's, and what to do about a death the model's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from devkit.core import checks
+from devkit.core.launcher import Process
+from devkit.core.request import (
+    Description,
+    OutputSignature,
+    Request,
+    Response,
+    SharedPlace,
+    TensorSpec,
+)
+from devkit.core.scheduler import FULL_ROOM
+from devkit.core.taps import FailureEvent, LogEvent, Taps, WarningEvent
+from devkit.errors import Code, InferError, SharedMemoryError
+from devkit.transport import messages
+from devkit.transport.dtypes import ReadableBuffer
+from devkit.transport.memory import Block, Region, region_path
+
+if TYPE_CHECKING:
+    from devkit.core.model import Model
+
+log = logging.getLogger("devkit.instance")
+
+PLAN_SLOTS = 1024
+PREFETCH = 4
+"""Batches a fast model may have in its socket at once: hides the wake-up between two executes."""
+
+PREFETCH_BELOW_NS = 150_000
+"""Mean execute time under which prefetching pays; above it, it would only keep work from others."""
+
+
+class Batch:
+    """The requests of one `execute` call."""
+
+    __slots__ = ("number", "requests", "sent", "size")
+
+    def __init__(self, number: int, requests: list[Request], sent: int) -> None:
+        self.number = number
+        self.requests = requests
+        self.sent = sent
+        self.size = sum(request.batch_size for request in requests)
+
+
+class Link(asyncio.Protocol):
+    """One socket of a stub in the event loop: frames in, bytes out, and the end told once."""
+
+    def __init__(
+        self, on_frame: Callable[[int, memoryview], None], on_end: Callable[[], None]
+    ) -> None:
+        self._reader = messages.FrameReader()
+        self._on_frame = on_frame
+        self._on_end = on_end
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # a Unix stream transport
+
+    def data_received(self, data: bytes) -> None:
+        for kind, payload in self._reader.feed(data):
+            self._on_frame(kind, payload)
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        self.transport = None
+        self._on_end()
+
+    def write(self, data: ReadableBuffer) -> None:
+        if self.transport is not None:
+            self.transport.write(data)
+
+    def close(self) -> None:
+        if self.transport is not None:
+            self.transport.close()
+
+
+class LineReader(asyncio.Protocol):
+    """A pipe of the model's prints, cut into lines."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._on_line = on_line
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._on_line(line.decode("utf-8", "replace"))
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        if self._rest:
+            self._on_line(self._rest.decode("utf-8", "replace"))
+            self._rest = b""
+
+
+class Instance:
+    """A model instance: one stub process and the requests it has.
+
+    Attributes:
+        state: `starting`, `ready`, `stopping` or `dead`.
+        started_by: how the process came to be: `spawn`, `warm` or `shared`.
+        load_seconds: from the start of the process to READY.
+        last_words: the tail of its stderr, for the error report when it dies.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        name: str,
+        kind: str,
+        device_id: int,
+        process: Process,
+        taps: Taps,
+        on_end: Callable[[Instance], None],
+    ) -> None:
+        self.model = model
+        self.name = name
+        self.kind = kind
+        self.device_id = device_id
+        self.process = process
+        self.pid = process.pid
+        self.state = "starting"
+        self.started_by = process.method
+        self.started_at = time.time()
+        self.load_seconds = 0.0
+        self.executes = 0
+        self.files: list[str] = []
+        self.modules: list[str] = []
+        self.last_words: deque[str] = deque(maxlen=50)
+        self.batches: deque[Batch] = deque()
+        self.pending: dict[int, Request] = {}
+        self.loaded: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._finalized = asyncio.Event()
+        self.ended = asyncio.Event()
+        self._taps = taps
+        self._on_end = on_end
+        self._plans: OrderedDict[Description, int] = OrderedDict()
+        self._signatures: dict[int, OutputSignature] = {}
+        self._regions: dict[Region, int] = {}
+        self._places: dict[int, Region] = {}
+        self._responses_region: Region | None = None
+        self._releases: list[int] = []
+        self._outbox: list[ReadableBuffer] = []
+        self._flush_due = False
+        self._mean_execute = 0.0
+        self._calls: dict[int, asyncio.Future[Any]] = {}
+        self._loop = asyncio.get_running_loop()
+        self.data = Link(self._on_data, self._on_data_end)
+        self.control = Link(self._on_control, lambda: None)
+        self.bls = Link(self._on_bls, lambda: None)
+        self._pipes: list[asyncio.BaseTransport] = []
+
+    async def connect(self) -> None:
+        """Take the process's sockets and pipes into the event loop."""
+        loop, process = self._loop, self.process
+        await loop.create_connection(lambda: self.data, sock=process.data)
+        await loop.create_connection(lambda: self.control, sock=process.control)
+        await loop.create_connection(lambda: self.bls, sock=process.bls)
+        for descriptor, stream in ((process.stdout, "stdout"), (process.stderr, "stderr")):
+            pipe = os.fdopen(descriptor, "rb", 0)
+            transport, _ = await loop.connect_read_pipe(
+                lambda stream=stream: LineReader(lambda text: self._on_print(stream, text)), pipe
+            )
+            self._pipes.append(transport)
+
+    # -- requests in ---------------------------------------------------------------------------
+
+    def room(self) -> int:
+        """Batches it can take now (see `scheduler.Worker`)."""
+        if self.state != "ready":
+            return 0
+        waiting = len(self.batches)
+        if not waiting:
+            return FULL_ROOM
+        if self._mean_execute > PREFETCH_BELOW_NS or not self.model.may_prefetch:
+            return 0
+        return PREFETCH - waiting if self.executes > PREFETCH else 0
+
+    def execute(self, requests: list[Request]) -> None:
+        """Send a batch. A request whose tensors find no shared memory is refused alone."""
+        now = time.monotonic_ns()
+        number = self.executes = self.executes + 1
+        parts: list[ReadableBuffer] = [b""]
+        sent = []
+        for request in requests:
+            try:
+                tensors = [
+                    buffer
+                    if type(buffer) is not SharedPlace and len(buffer) <= messages.INLINE_LIMIT  # type: ignore[arg-type]
+                    else self._place(request, buffer)
+                    for buffer in request.buffers
+                ]
+            except SharedMemoryError as problem:
+                self.model.refuse(request, InferError(problem.message, Code.INTERNAL), "OTHER")
+                continue
+            description = request.description
+            slot = self._plans.get(description)
+            if slot is None:
+                slot = self._announce(description)
+            request.times.compute_start = now
+            request.owner = self
+            self.pending[request.sequence] = request
+            messages.append_request(
+                parts,
+                request.sequence,
+                slot,
+                request.id,
+                _extra(request),
+                tensors,  # type: ignore[arg-type]
+            )
+            sent.append(request)
+        if not sent:
+            return
+        parts[0] = messages.execute_head(number, len(sent))
+        self.batches.append(Batch(number, sent, now))
+        self._send(messages.frame(messages.EXECUTE, *parts))
+
+    def _announce(self, description: Description) -> int:
+        """Tell the stub what `description` is; the oldest slot is taken when all are in use."""
+        if len(self._plans) < PLAN_SLOTS:
+            slot = len(self._plans)
+        else:
+            _, slot = self._plans.popitem(last=False)
+        plan = messages.Plan(
+            tuple((spec.name, spec.datatype, spec.shape) for spec in description.inputs),
+            description.outputs or tuple(self.model.outputs),
+            _parameters_text(description.parameters),
+        )
+        self._send(messages.plan_frame(slot, plan))
+        self._plans[description] = slot
+        return slot
+
+    def _place(self, request: Request, buffer: Any) -> messages.Place:
+        """Where `buffer` lies in shared memory, copying it there if it does not yet."""
+        if type(buffer) is SharedPlace:
+            region, offset, size = buffer.region, buffer.offset, buffer.size
+            if buffer.block is None and region.path is None:
+                raise SharedMemoryError("the region was unregistered")
+        else:
+            slab = self.model.request_slab()
+            block = slab.allocate(len(buffer), f"{self.model.name} request {request.sequence}")
+            request.blocks.append(block)
+            block.view()[:] = buffer
+            region, offset, size = slab, block.offset, len(buffer)
+        slot = self._regions.get(region)
+        if slot is None:
+            slot = self._regions[region] = len(self._regions) + messages.OWN_RESPONSE_SLAB + 1
+            self._places[slot] = region
+            fixed = region.size if region.offset else None
+            self._send(messages.region_frame(slot, str(region.path), region.offset, fixed))
+        return messages.Place(slot, offset, size)
+
+    def _send(self, data: ReadableBuffer) -> None:
+        """Write at the end of this turn of the loop: what one turn brings costs one system call."""
+        self._outbox.append(data)
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        if self._releases:
+            self._outbox.insert(0, messages.sequences_frame(messages.RELEASE, self._releases))
+            self._releases = []
+        outbox, self._outbox = self._outbox, []
+        self.data.write(outbox[0] if len(outbox) == 1 else b"".join(outbox))
+
+    def _release_response(self, offset: int) -> None:
+        self._releases.append(offset)
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    # -- answers out ---------------------------------------------------------------------------
+
+    def _on_data(self, kind: int, payload: memoryview) -> None:
+        if kind == messages.RESULT:
+            self._on_result(messages.parse_result(payload, self._signatures))
+        elif kind == messages.RESPONSES:
+            for wire in messages.parse_responses(payload, self._signatures):
+                self._deliver(wire)
+        elif kind == messages.SIGNATURE:
+            slot, signature = messages.parse_signature(payload)
+            self._signatures[slot] = OutputSignature(
+                tuple(TensorSpec(*output) for output in signature.outputs)
+            )
+        elif kind == messages.FAILURE:
+            self._on_failure(messages.parse_json(payload))
+        elif kind == messages.REGION:
+            _, (path, offset, size) = messages.parse_slot(payload)
+            self._responses_region = Region(Path(path), offset=offset, size=size)
+            self._places[messages.OWN_RESPONSE_SLAB] = self._responses_region
+        elif kind == messages.HOLD:
+            for number in messages.parse_sequences(payload):
+                if number in self.pending:
+                    self.pending[number].held = True
+        elif kind == messages.DROP:
+            for number in messages.parse_sequences(payload):
+                self._held_over(number)
+        elif kind in (messages.READY, messages.FAILED):
+            answer = messages.parse_json(payload)
+            answer["ok"] = kind == messages.READY
+            if not self.loaded.done():
+                self.loaded.set_result(answer)
+        elif kind == messages.FINALIZED:
+            self._finalized.set()
+
+    def _on_result(self, result: messages.Result) -> None:
+        batch = self._take_batch(result.batch)
+        infer = result.ended - result.started
+        self._mean_execute += (infer - self._mean_execute) / 16
+        for wire in result.responses:
+            self._deliver(wire, ending=True)
+        self.model.counters.executed(batch.requests, batch.size, result.started, result.ended)
+        self._over(batch)
+
+    def _take_batch(self, number: int) -> Batch:
+        # The stub runs batches in the order it got them.
+        batch = self.batches.popleft()
+        if batch.number != number:
+            raise RuntimeError(f"{self.name} ended batch {number}, expected {batch.number}")
+        return batch
+
+    def _over(self, batch: Batch) -> None:
+        if self._taps.batches:
+            Taps.emit(self._taps.batches, self.model, self, batch)
+        if self.model.scheduler.queue:
+            self.model.scheduler.dispatch()
+        self.model.idle_check()
+
+    def _deliver(self, wire: messages.WireResponse, *, ending: bool = False) -> None:
+        request = self.pending.get(wire.sequence)
+        if request is None:
+            self._drop_places(wire)
+            return
+        if wire.kind == messages.NOTHING and not wire.flags & messages.FINAL:
+            return  # a None in the list: the model means to answer by its sender, or never
+        final = bool(wire.flags & messages.FINAL)
+        response = self._response(request, wire, final)
+        if final:
+            self._finish(request)
+        if request.cancelled and request.done:
+            response.release()
+            return
+        request.on_response(response)
+        if self._taps.responses:
+            Taps.emit(self._taps.responses, request, response)
+
+    def _response(self, request: Request, wire: messages.WireResponse, final: bool) -> Response:
+        model = self.model
+        response = Response(request, model.name, model.version_text, final=final)
+        if wire.parameters:
+            response.parameters = json.loads(wire.parameters)
+        if wire.kind == messages.ERROR:
+            response.error = InferError(wire.error, Code(wire.code), model=model.name)
+            model.counters.error_responses += 1
+        elif wire.kind == messages.NOTHING:
+            response.empty = True
+        else:
+            self._fill(response, request, wire)
+        return response
+
+    def _fill(self, response: Response, request: Request, wire: messages.WireResponse) -> None:
+        signature = self._signatures[wire.signature]
+        wanted = request.description.outputs
+        kept = signature.memo.get(wanted)
+        if kept is None:
+            kept = signature.memo[wanted] = self._select(signature, wanted)
+        response.signature, indexes = kept
+        tensors = wire.tensors
+        for tensor in tensors:
+            if type(tensor) is messages.Place:
+                self._resolve(response, request, tensors)
+                break
+        else:
+            response.buffers = tensors  # type: ignore[assignment]  # all inline
+        if indexes is not None:
+            response.buffers = [response.buffers[index] for index in indexes]
+
+    def _select(
+        self, signature: OutputSignature, wanted: tuple[str, ...]
+    ) -> tuple[OutputSignature, list[int] | None]:
+        """The outputs a client gets: declared in the config and, if it named any, asked for."""
+        declared = self.model.outputs
+        indexes = [
+            index
+            for index, spec in enumerate(signature.outputs)
+            if spec.name in declared and (not wanted or spec.name in wanted)
+        ]
+        if len(indexes) == len(signature.outputs):
+            return OutputSignature(signature.outputs), None
+        return OutputSignature(tuple(signature.outputs[index] for index in indexes)), indexes
+
+    def _resolve(
+        self, response: Response, request: Request, tensors: list[messages.Tensor]
+    ) -> None:
+        """Turn places into views, and see that their memory outlives the reply."""
+        own, borrowed = [], False
+        for tensor in tensors:
+            if type(tensor) is messages.Place:
+                view = self._places[tensor.region].view(tensor.offset, tensor.size)
+                response.buffers.append(view)
+                if tensor.region == messages.OWN_RESPONSE_SLAB:
+                    own.append(tensor.offset)
+                else:
+                    borrowed = True
+            else:
+                response.buffers.append(tensor)  # type: ignore[arg-type]
+        blocks = [block.retain() for block in request.blocks] if borrowed else []
+
+        def release() -> None:
+            for offset in own:
+                self._release_response(offset)
+            for block in blocks:
+                block.release()
+
+        response.on_release = release
+
+    def _drop_places(self, wire: messages.WireResponse) -> None:
+        for tensor in wire.tensors:
+            if type(tensor) is messages.Place and tensor.region == messages.OWN_RESPONSE_SLAB:
+                self._release_response(tensor.offset)
+
+    def _finish(self, request: Request) -> None:
+        """The last response is here: forget the request, give its memory back unless held."""
+        request.done = True
+        request.owner = None
+        if not request.held:
+            del self.pending[request.sequence]
+            _free(request)
+        self.model.finished(request)
+
+    def _held_over(self, number: int) -> None:
+        request = self.pending.get(number)
+        if request is not None:
+            request.held = False
+            if request.done:
+                del self.pending[number]
+                _free(request)
+
+    def _on_failure(self, failure: dict[str, Any]) -> None:
+        """`execute` raised, or returned what it may not: the whole batch fails alike."""
+        batch = self._take_batch(failure["batch"])
+        error = checks.execute_failed(self.name, failure["error"])
+        model = self.model
+        model.counters.execution_count += 1
+        if self._taps.failures:
+            identities = tuple(request.id for request in batch.requests)
+            event = FailureEvent(
+                model.name, model.version_text, self.name, identities, failure["error"],
+                failure.get("traceback", ""), failure.get("line", ""),
+                tuple(failure.get("frames", ())),
+            )  # fmt: skip
+            Taps.emit(self._taps.failures, event)
+        for request in batch.requests:
+            if not request.done:
+                self.fail(request, error, "BACKEND")
+        self._over(batch)
+
+    def fail(self, request: Request, error: InferError, reason: str) -> None:
+        """Answer one request of this instance with an error of the runtime's own."""
+        self._finish(request)
+        self.model.refuse(request, error, reason)
+
+    # -- cancellation --------------------------------------------------------------------------
+
+    def cancel(self, request: Request) -> None:
+        """Tell the stub that nobody waits for `request` any more; `execute` may ask and stop."""
+        self.send_control({"op": "cancel", "sequences": [request.sequence]})
+
+    def abandon(self, request: Request) -> None:
+        """Forget a request that the model will never answer and whose client has gone."""
+        if request.sequence in self.pending and not request.done:
+            self._finish(request)
+
+    # -- control, prints, death ----------------------------------------------------------------
+
+    def send_control(self, message: dict[str, Any]) -> None:
+        self.control.write(messages.json_frame(messages.CONTROL, message))
+
+    async def call(self, op: str, timeout: float = 10.0, **arguments: Any) -> Any:
+        """A control call with an answer, served even while `execute` runs or is stopped."""
+        number = len(self._calls) + int(time.monotonic_ns() % 1_000_000) * 1000
+        future = self._calls[number] = self._loop.create_future()
+        self.send_control({"op": op, "call": number, **arguments})
+        try:
+            return await asyncio.wait_for(future, timeout)
+        finally:
+            del self._calls[number]
+
+    def _on_control(self, kind: int, payload: memoryview) -> None:
+        message = messages.parse_json(payload)
+        op = message["op"]
+        if op == "log":
+            self._log(
+                message["level"], message["message"], message.get("file", ""),
+                int(message.get("line", 0)),
+            )  # fmt: skip
+        elif op == "warning":
+            event = WarningEvent(
+                self.model.name, self.name, message["rule"], message["message"],
+                message.get("line", ""),
+            )  # fmt: skip
+            log.warning("%s: %s (%s)", self.name, event.message, event.line or event.rule)
+            Taps.emit(self._taps.warnings, event)
+        elif op == "reply":
+            future = self._calls.get(message["call"])
+            if future is not None and not future.done():
+                future.set_result(message)
+        else:
+            self.model.on_control(self, message)
+
+    def _on_bls(self, kind: int, payload: memoryview) -> None:
+        self.model.on_bls(self, kind, payload)
+
+    def _log(self, stream: str, text: str, file: str = "", line: int = 0) -> None:
+        event = LogEvent(
+            self.model.name, self.model.version_text, self.name, self.pid, stream, text, file, line
+        )
+        Taps.emit(self._taps.logs, event)
+
+    def _on_print(self, stream: str, text: str) -> None:
+        if stream == "stderr":
+            self.last_words.append(text)
+        self._log(stream, text)
+
+    def _on_data_end(self) -> None:
+        """The stub's data socket is closed: it ended as asked, or it died."""
+        died = self.state in ("starting", "ready")
+        self.state = "dead"
+        if not self.loaded.done():
+            self.loaded.set_result({"ok": False, "died": True})
+        if died:
+            self.process.kill()  # a stub that closed its socket but lives on is of no use
+        self._on_end(self)
+        self._loop.create_task(self._clean_up())
+
+    async def _clean_up(self) -> None:
+        """Let the last prints arrive, reap the process, and give all its memory back."""
+        await self.process.wait(2.0)
+        await asyncio.sleep(0)
+        for link in (self.control, self.bls):
+            link.close()
+        for pipe in self._pipes:
+            pipe.close()
+        for request in list(self.pending.values()):
+            if request.done:
+                _free(request)
+        self.pending.clear()
+        if self._responses_region is not None:
+            self._responses_region.close()
+        region_path(self.model.response_slab_name(self.name)).unlink(missing_ok=True)
+        self.ended.set()
+
+    def begun_and_waiting(self) -> tuple[list[Request], list[Request]]:
+        """After a death: the requests of the batch that ran, and those it never began."""
+        begun = list(self.batches[0].requests) if self.batches else []
+        waiting = [request for batch in list(self.batches)[1:] for request in batch.requests]
+        self.batches.clear()
+        known = {request.sequence for request in (*begun, *waiting)}
+        begun += [r for r in self.pending.values() if not r.done and r.sequence not in known]
+        for request in waiting:
+            self.pending.pop(request.sequence, None)
+            _free_copies(request)
+        return [request for request in begun if not request.done], waiting
+
+    async def stop(self, seconds: float) -> None:
+        """Finalize and end the process; kill it when it takes longer than `seconds`."""
+        if self.state in ("ready", "starting"):
+            self.state = "stopping"
+            self._send(messages.frame(messages.FINALIZE))
+            try:
+                await asyncio.wait_for(self.ended.wait(), seconds)
+                return
+            except TimeoutError:
+                log.warning("%s did not finalize within %.0f s and was killed", self.name, seconds)
+        self.process.kill()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.ended.wait(), 5.0)
+
+
+def _free(request: Request) -> None:
+    blocks, request.blocks = request.blocks, []
+    for block in blocks:
+        block.release()
+
+
+def _free_copies(request: Request) -> None:
+    """Give back the blocks that a dead instance's tensors were copied to; originals are here."""
+    in_use = {buffer.block for buffer in request.buffers if type(buffer) is SharedPlace}
+    kept: list[Block] = []
+    for block in request.blocks:
+        if block in in_use:
+            kept.append(block)
+        else:
+            block.release()
+    request.blocks = kept
+
+
+def _extra(request: Request) -> dict[str, Any] | None:
+    if not (request.correlation_id or request.flags or request.timeout or request.priority):
+        return None
+    extra: dict[str, Any] = {}
+    if request.correlation_id:
+        extra["correlation_id"] = request.correlation_id
+    if request.flags:
+        extra["flags"] = request.flags
+    if request.timeout:
+        extra["timeout"] = request.timeout
+    if request.priority:
+        extra["priority"] = request.priority
+    return extra
+
+
+def _parameters_text(parameters: dict[str, Any]) -> str:
+    return json.dumps(parameters, separators=(",", ":"), ensure_ascii=False) if parameters else ""

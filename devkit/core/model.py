@@ -1,0 +1,495 @@
+"""One served version of a model: its config, its instances, its queue, from start to drained.
+
+A `Model` never changes its config: a reload makes a new one and lets this one drain. Reading the
+repository is the repository's business, what a request must look like is `checks`'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from devkit.contract import config as contract
+from devkit.core import checks
+from devkit.core.instance import Instance
+from devkit.core.launcher import Launcher, Process
+from devkit.core.options import Options
+from devkit.core.request import Request, Response
+from devkit.core.scheduler import DirectScheduler, DynamicBatcher
+from devkit.core.statistics import Counters
+from devkit.core.taps import InstanceEvent, Taps
+from devkit.errors import InferError, LoadError
+from devkit.transport import messages
+from devkit.transport.memory import Slab, slab_name
+
+if TYPE_CHECKING:
+    from devkit.core.bls import Bls
+
+log = logging.getLogger("devkit.model")
+
+_generations = itertools.count(1)
+_HEALTHY_AFTER = 30.0
+"""Seconds an instance must live for its next death to be restarted without back-off."""
+
+
+class Ordered:
+    """Hands responses on in the order of their requests (`preserve_ordering`)."""
+
+    def __init__(self) -> None:
+        self._line: deque[tuple[Request, list[Response]]] = deque()
+        self._hand_on: dict[int, Callable[[Response], None]] = {}
+
+    def admit(self, request: Request) -> None:
+        """Take a place in the line for `request`."""
+        kept: list[Response] = []
+        self._line.append((request, kept))
+        hand_on = request.on_response
+
+        def keep(response: Response) -> None:
+            kept.append(response)
+            self._advance()
+
+        request.on_response = keep
+        self._hand_on[id(request)] = hand_on
+
+    def _advance(self) -> None:
+        while self._line:
+            request, kept = self._line[0]
+            for response in kept:
+                self._hand_on[id(request)](response)
+            final = bool(kept) and kept[-1].final
+            kept.clear()
+            if not final:
+                return
+            self._line.popleft()
+            del self._hand_on[id(request)]
+
+
+class Model:
+    """A version of a model that is served, or on its way there.
+
+    Attributes:
+        config: the completed ModelConfig.
+        inputs, outputs: by name, as `contract.config` describes them.
+        file: its `model.py`; `version_dir` and `model_dir` are the folders it lies in.
+        versions: every version of this name that is served now (the repository keeps it).
+        generation: a number no other Model of this process has; validation results are kept by it.
+    """
+
+    def __init__(
+        self, name: str, version: int, config: Any, directory: Path, options: Options,
+        launcher: Launcher, taps: Taps,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.version = version
+        self.version_text = str(version)
+        self.versions = [self.version_text]
+        self.config = config
+        self.config_text = contract.to_json(config)
+        self.inputs = contract.inputs(config)
+        self.outputs = contract.outputs(config)
+        self.max_batch_size: int = config.max_batch_size
+        self.decoupled = bool(config.model_transaction_policy.decoupled)
+        self.model_dir = directory
+        self.version_dir = directory / self.version_text
+        self.file = self.version_dir / (config.default_model_filename or "model.py")
+        self.generation = next(_generations)
+        self.counters = Counters()
+        self.instances: list[Instance] = []
+        self.load_seconds = 0.0
+        self.bls: Bls | None = None
+        self.state = "loading"
+        self._options = options
+        self._launcher = launcher
+        self._taps = taps
+        self._slab: Slab | None = None
+        self._order: Ordered | None = None
+        self._deaths: dict[str, tuple[int, float]] = {}
+        self._restarts: set[asyncio.Task[None]] = set()
+        self._drained = asyncio.Event()
+        self.open_requests = 0
+        self.scheduler = self._make_scheduler()
+        self.may_prefetch = type(self.scheduler) is DirectScheduler and not self.decoupled
+
+    def _make_scheduler(self) -> DirectScheduler:
+        config = self.config
+        if config.WhichOneof("scheduling_choice") != "dynamic_batching":
+            return DirectScheduler(self.refuse)
+        batching = config.dynamic_batching
+        policy = batching.default_queue_policy
+        if batching.preserve_ordering:
+            self._order = Ordered()
+        return DynamicBatcher(
+            self.refuse,
+            max_batch_size=self.max_batch_size,
+            preferred=tuple(batching.preferred_batch_size),
+            delay_us=batching.max_queue_delay_microseconds,
+            max_queue_size=policy.max_queue_size,
+            timeout_us=policy.default_timeout_microseconds,
+            allow_timeout_override=policy.allow_timeout_override,
+            reject_timed_out=policy.timeout_action == 0,
+        )
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def submit(self, request: Request) -> None:
+        """Check `request` and run or queue it. Raises InferError where it does not fit."""
+        memo = request.description.memo
+        fit = memo.get(self.generation)
+        if fit is None:
+            fit = checks.check_description(
+                request, self.name, self.inputs, self.outputs, self.max_batch_size
+            )
+            if len(memo) > 8:
+                memo.clear()  # of models that were swapped long ago
+            memo[self.generation] = fit
+        checks.check_buffers(request, self.name, fit)
+        request.model = self
+        request.batch_size = fit.batch_size
+        request.fit_key = fit.batch_key
+        request.times.queue_start = time.monotonic_ns()
+        if not self.scheduler.workers and not self._restarts_at_once():
+            error = checks.not_healthy(self._instance_name())
+            asyncio.get_running_loop().call_soon(self.refuse, request, error, "BACKEND")
+            return
+        self.scheduler.submit(request)
+        self.open_requests += 1
+        if self._order is not None:
+            self._order.admit(request)
+
+    def _restarts_at_once(self) -> bool:
+        return any(death[0] <= 1 for death in self._deaths.values()) and bool(self._restarts)
+
+    def _instance_name(self) -> str:
+        return self.instances[0].name if self.instances else f"{self.name}_0"
+
+    def refuse(self, request: Request, error: InferError, reason: str) -> None:
+        """Answer `request` with an error of the runtime's; counted under the metric's `reason`."""
+        already = request.done
+        request.done = True
+        request.owner = None
+        blocks, request.blocks = request.blocks, []
+        for block in blocks:
+            block.release()
+        if not already:
+            self.finished(request)
+        self.counters.failed(request, reason)
+        response = Response(request, self.name, self.version_text, error=error)
+        request.on_response(response)
+        if self._taps.responses:
+            Taps.emit(self._taps.responses, request, response)
+
+    def finished(self, request: Request) -> None:
+        """A request is over, however it ended."""
+        self.open_requests -= 1
+
+    def request_slab(self) -> Slab:
+        """Shared memory for large inputs; one for all instances, since a body is received before
+        it is known which of them will run it."""
+        if self._slab is None:
+            name = slab_name(os.getpid(), f"{self.name}-{self.generation}", "requests")
+            options = self._options
+            self._slab = Slab(
+                name, size=options.shm_default_byte_size, step=options.shm_growth_byte_size
+            )
+        return self._slab
+
+    def response_slab_name(self, instance: str) -> str:
+        return slab_name(os.getpid(), f"{instance}-{self.generation}", "responses")
+
+    # -- life ----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start every instance. Raises LoadError with what follows `Internal: ` if one fails."""
+        began = time.monotonic()
+        limit = asyncio.Semaphore(max(2, os.cpu_count() or 2))
+
+        async def one(spec: contract.InstanceSpec) -> Instance:
+            async with limit:
+                return await self._start_instance(spec)
+
+        specs = [spec for spec in contract.instances(self.config) if not spec.passive]
+        results = await asyncio.gather(*(one(spec) for spec in specs), return_exceptions=True)
+        self.instances = [result for result in results if isinstance(result, Instance)]
+        for result in results:
+            if isinstance(result, BaseException):
+                await self.stop(5.0, drain=False)
+                raise result
+        self.scheduler.workers = list(self.instances)
+        self.load_seconds = time.monotonic() - began
+        self.state = "ready"
+        for instance in list(self.instances):
+            if instance.state == "dead":  # between its READY and now
+                self._ended(instance)
+
+    async def _start_instance(self, spec: contract.InstanceSpec) -> Instance:
+        began = time.monotonic()
+        process = await self._launch()
+        instance = Instance(
+            self, spec.name, spec.kind, spec.device_id, process, self._taps, self._ended
+        )
+        self._tell(instance, "starting")
+        await instance.connect()
+        instance.data.write(
+            messages.json_frame(messages.INITIALIZE, self._initialize("load", instance, spec))
+        )
+        answer = await self._loaded(instance)
+        if not answer["ok"]:
+            self._tell(instance, "dead", answer.get("error", ""))
+            await instance.stop(0.5)
+            raise self._load_error(instance, answer)
+        instance.state = "ready"
+        instance.load_seconds = time.monotonic() - began
+        instance.files = list(answer.get("files", ()))
+        instance.modules = list(answer.get("modules", ()))
+        self._tell(instance, "ready")
+        return instance
+
+    async def _launch(self) -> Process:
+        return await self._launcher.start(
+            self._options.start_method, self._launcher.modules_of(self.name)
+        )
+
+    async def _loaded(self, instance: Instance) -> dict[str, Any]:
+        timeout = self._options.stub_timeout_seconds or None
+        try:
+            return await asyncio.wait_for(asyncio.shield(instance.loaded), timeout)
+        except TimeoutError:
+            return {"ok": False, "error": f"not ready after {timeout} s (stub-timeout-seconds)"}
+
+    def _load_error(self, instance: Instance, answer: dict[str, Any]) -> LoadError:
+        if answer.get("died"):
+            tail = "\n".join(instance.last_words)
+            return LoadError(
+                f"Internal: Stub process '{instance.name}' is not healthy.",
+                model=self.name,
+                traceback=tail or None,
+                remedy="the process ended while it loaded; its last words are in the log",
+            )
+        return LoadError(
+            f"Internal: {answer['error']}",
+            model=self.name,
+            line=answer.get("line") or None,
+            traceback=answer.get("traceback") or None,
+        )
+
+    def _initialize(
+        self, action: str, instance: Instance, spec: contract.InstanceSpec | None
+    ) -> dict[str, Any]:
+        options = self._options
+        return {
+            "action": action,
+            "args": {
+                "model_config": self.config_text,
+                "model_instance_kind": spec.kind if spec else "CPU",
+                "model_instance_name": instance.name,
+                "model_instance_device_id": str(spec.device_id if spec else 0),
+                "model_repository": str(self.model_dir),
+                "model_version": self.version_text,
+                "model_name": self.name,
+            },
+            "model_path": str(self.file),
+            "version_dir": str(self.version_dir),
+            "model_dir": str(self.model_dir),
+            "module_name": f"{self.version_text}.{self.file.stem}",
+            "config": contract.auto_complete_input(self.config)
+            if action == "auto_complete"
+            else contract.to_dict(self.config),
+            "decoupled": self.decoupled,
+            "outputs": list(self.outputs),
+            "response_slab": {
+                "name": self.response_slab_name(instance.name),
+                "size": options.shm_default_byte_size,
+                "step": options.shm_growth_byte_size,
+            },
+            "inline_limit": messages.INLINE_LIMIT,
+            "die_with_parent": os.getpid(),
+            "verbose": options.log_verbose,
+        }
+
+    async def auto_complete(self) -> dict[str, Any] | None:
+        """Config that the model's `auto_complete_config` returns, in a short-lived stub of its own.
+
+        None where the model has no such method. Raises LoadError when it fails.
+        """
+        process = await self._launch()
+        instance = Instance(self, f"{self.name}_0", "CPU", 0, process, self._taps, lambda _: None)
+        await instance.connect()
+        instance.data.write(
+            messages.json_frame(
+                messages.INITIALIZE, self._initialize("auto_complete", instance, None)
+            )
+        )
+        try:
+            answer = await self._loaded(instance)
+            if not answer["ok"]:
+                raise self._load_error(instance, answer)
+            completed: dict[str, Any] | None = answer.get("config")
+            return completed
+        finally:
+            instance.state = "stopping"
+            try:
+                await asyncio.wait_for(instance.ended.wait(), 0.5)
+            except TimeoutError:
+                await instance.stop(0.0)
+
+    def _ended(self, instance: Instance) -> None:
+        """An instance's process is gone: answer what it had, and start it again."""
+        if self.state != "ready" or instance not in self.instances:
+            return
+        begun, waiting = instance.begun_and_waiting()
+        self._tell(instance, "dead")
+        if instance in self.scheduler.workers:
+            self.scheduler.workers.remove(instance)
+        self.scheduler.give_back(waiting)
+        task = asyncio.get_running_loop().create_task(self._restart(instance))
+        self._restarts.add(task)
+        task.add_done_callback(self._restarts.discard)
+        for request in begun:
+            instance.fail(request, checks.not_healthy(instance.name), "BACKEND")
+        self.scheduler.dispatch()
+
+    async def _restart(self, dead: Instance) -> None:
+        """Replace a dead instance, waiting longer each time it dies or fails to load in a row."""
+        spec = next(spec for spec in contract.instances(self.config) if spec.name == dead.name)
+        while self.state == "ready":
+            count, last = self._deaths.get(dead.name, (0, 0.0))
+            now = time.monotonic()
+            count = 1 if now - last > _HEALTHY_AFTER else count + 1
+            self._deaths[dead.name] = (count, now)
+            delays = self._options.restart_backoff
+            delay = delays[min(count - 1, len(delays) - 1)]
+            log.warning(
+                "instance %s (pid %d) died%s; restarting%s", dead.name, dead.pid,
+                _how(dead), f" in {delay:g} s" if delay else "",
+            )  # fmt: skip
+            self._tell(dead, "restarting")
+            if delay and not self.scheduler.workers:
+                self.scheduler.fail_all(checks.not_healthy(dead.name))
+            await dead.ended.wait()
+            await asyncio.sleep(delay)
+            try:
+                fresh = await self._start_instance(spec)
+            except LoadError as problem:
+                log.error("instance %s did not start again: %s", dead.name, problem.message)
+                continue
+            if self.state != "ready":
+                await fresh.stop(5.0)
+                return
+            self.instances[self.instances.index(dead)] = fresh
+            self.scheduler.workers.append(fresh)
+            self.scheduler.dispatch()
+            return
+
+    async def scale(self, count: int) -> None:
+        """Run `count` instances of the first group from now on; others finish what they have."""
+        config = contract.scale(self.config, count)
+        wanted = {spec.name: spec for spec in contract.instances(config) if not spec.passive}
+        present = {instance.name for instance in self.instances}
+        missing = [spec for name, spec in wanted.items() if name not in present]
+        started = await asyncio.gather(
+            *(self._start_instance(spec) for spec in missing), return_exceptions=True
+        )
+        fresh = [result for result in started if isinstance(result, Instance)]
+        for result in started:
+            if isinstance(result, BaseException):
+                await asyncio.gather(*(instance.stop(5.0) for instance in fresh))
+                raise result
+        extra = [instance for instance in self.instances if instance.name not in wanted]
+        self.config, self.config_text = config, contract.to_json(config)
+        self.instances = [i for i in self.instances if i.name in wanted] + fresh
+        self.scheduler.workers = [i for i in self.instances if i.state == "ready"]
+        self.scheduler.dispatch()
+        await asyncio.gather(*(self._retire(instance) for instance in extra))
+
+    async def _retire(self, instance: Instance) -> None:
+        while instance.batches:
+            await asyncio.sleep(0.01)
+        await instance.stop(5.0)
+        self._tell(instance, "stopped")
+
+    def _tell(self, instance: Instance, state: str, reason: str = "") -> None:
+        if self._taps.instances:
+            event = InstanceEvent(
+                self.name, self.version_text, instance.name, instance.pid, state, reason
+            )
+            Taps.emit(self._taps.instances, event)
+
+    def deaths(self, instance: str) -> int:
+        """How often the instance of that name has died in a row."""
+        return self._deaths.get(instance, (0, 0.0))[0]
+
+    def busy(self) -> bool:
+        """Whether a request waits or runs here."""
+        if self.scheduler.queue or any(instance.batches for instance in self.instances):
+            return True
+        return self.decoupled and any(
+            not request.done for instance in self.instances for request in instance.pending.values()
+        )
+
+    def idle_check(self) -> None:
+        """Called when a batch has ended; wakes a drain that waits for it."""
+        if self.state == "draining" and not self.busy():
+            self._drained.set()
+
+    async def stop(self, seconds: float, *, drain: bool = True) -> None:
+        """Let what runs and waits finish (at most `seconds`), then finalize every instance."""
+        if self.state == "ready" and drain:
+            self.state = "draining"
+            if self.busy():
+                try:
+                    await asyncio.wait_for(self._wait_drained(), seconds)
+                except TimeoutError:
+                    log.warning("model '%s' still runs requests after %.0f s", self.name, seconds)
+        self.state = "stopping"
+        for task in list(self._restarts):
+            task.cancel()
+        self.scheduler.close()
+        self.scheduler.fail_all(checks.not_healthy(self._instance_name()))
+        self.scheduler.workers = []
+        await asyncio.gather(*(instance.stop(max(seconds, 1.0)) for instance in self.instances))
+        for instance in self.instances:
+            for request in instance.begun_and_waiting()[0]:
+                instance.fail(request, checks.not_healthy(instance.name), "BACKEND")
+            self._tell(instance, "stopped")
+        if self._slab is not None:
+            self._slab.unlink()
+            self._slab = None
+        self.state = "stopped"
+
+    async def _wait_drained(self) -> None:
+        while self.busy():
+            self._drained.clear()
+            try:
+                await asyncio.wait_for(self._drained.wait(), 0.05)
+            except TimeoutError:
+                continue  # a decoupled request ends without a batch's end
+
+    # -- what a stub asks beside its answers -----------------------------------------------------
+
+    def on_control(self, instance: Instance, message: dict[str, Any]) -> None:
+        """A control message that is not about the instance alone (metrics)."""
+        log.debug("%s: unhandled control message %s", instance.name, message.get("op"))
+
+    def on_bls(self, instance: Instance, kind: int, payload: memoryview) -> None:
+        """A request the model makes to another model."""
+        if self.bls is not None:
+            self.bls.handle(instance, kind, payload)
+
+
+def _how(dead: Instance) -> str:
+    status = dead.process.status()
+    if status is None:
+        return ""
+    if status < 0:
+        import signal
+
+        return f" of {signal.Signals(-status).name}"
+    return f" with exit status {status}"

@@ -1,0 +1,47 @@
+"""What a runtime is started with; one field per option of the command line, no behaviour.
+
+Names and defaults are tritonserver's, except where README "Differences" lists another default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(slots=True)
+class Options:
+    """Options of one runtime.
+
+    Attributes:
+        model_repository: folders of models, searched in this order.
+        model_control_mode: `none`, `poll` or `explicit`, as tritonserver's.
+        load_model: models to load at start in explicit mode (`*` for all).
+        strict_readiness: whether a failed model makes `/v2/health/ready` 400.
+        exit_on_error: whether a model that fails to load at start ends the server (here False).
+        exit_timeout_secs: how long a stop waits for running requests.
+        disable_auto_complete_config: skip `auto_complete_config` and completion of inputs.
+        start_method: `warm` (fork from a process that has the imports), `spawn`, or `shared`.
+        shm_default_byte_size, shm_growth_byte_size: first size and step of every slab, bytes.
+        stub_timeout_seconds: how long a stub may take to load its model; 0 for no limit.
+        restart_backoff: seconds between restarts of an instance that keeps dying, the last repeats.
+        python: interpreter of the stubs, empty for the runtime's own.
+        workspace: folder whose `.devkit/` holds scratch models; also names the discovery file.
+    """
+
+    model_repository: list[Path] = field(default_factory=list)
+    model_control_mode: str = "none"
+    load_model: list[str] = field(default_factory=list)
+    strict_readiness: bool = True
+    exit_on_error: bool = False
+    exit_timeout_secs: int = 30
+    disable_auto_complete_config: bool = False
+    start_method: str = "warm"
+    shm_default_byte_size: int = 1 << 20
+    shm_growth_byte_size: int = 1 << 20
+    stub_timeout_seconds: float = 0.0
+    restart_backoff: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
+    python: str = ""
+    log_verbose: int = 0
+    watch: bool = False
+    workspace: Path = field(default_factory=Path.cwd)

@@ -1,0 +1,420 @@
+"""Model repositories on disk, and which versions of which models are loaded from them.
+
+Reads folders and configs, starts and swaps `Model`s, and remembers why one did not load. A swap
+has no gap: the new instances are ready before the old ones stop getting requests, and those finish
+what they have. A version that fails to load leaves the old one serving.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from devkit.contract import config as contract
+from devkit.contract.config import CompletionError
+from devkit.core import checks
+from devkit.core.launcher import Launcher
+from devkit.core.model import Model
+from devkit.core.options import Options
+from devkit.core.taps import ModelEvent, Taps
+from devkit.errors import Code, ConfigError, InferError, LoadError
+
+log = logging.getLogger("devkit.repository")
+
+IGNORED = {"__pycache__", ".ipynb_checkpoints", ".git"}
+_STOPPING_SECONDS = 3600.0
+"""An unloaded model may run its last requests to their end; only the runtime's end cuts that."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """A row of the repository index; `version`, `state` and `reason` are empty where unknown."""
+
+    name: str
+    version: str = ""
+    state: str = ""
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is known of one model name."""
+
+    name: str
+    models: dict[int, Model] = field(default_factory=dict)
+    states: dict[int, tuple[str, str]] = field(default_factory=dict)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    fingerprint: tuple[Any, ...] = ()
+    count: int | None = None
+    count_for: str = ""
+    scratch: Path | None = None
+
+
+class Repository:
+    """All models of a runtime, loaded or not."""
+
+    def __init__(self, options: Options, launcher: Launcher, taps: Taps) -> None:
+        self.options = options
+        self.launcher = launcher
+        self.taps = taps
+        self.entries: dict[str, Entry] = {}
+        self.failed: set[str] = set()
+        self.on_new_model: list[Any] = []
+        self._ending: set[asyncio.Task[None]] = set()
+
+    # -- looking things up -----------------------------------------------------------------------
+
+    def find(self, name: str, version: str = "") -> Model:
+        """The model that serves `name` (its highest version unless one is named).
+
+        Raises UnknownModelError, InferError for a version that is no number.
+        """
+        entry = self.entries.get(name)
+        if entry is None:
+            raise checks.unknown_model(name)
+        models = entry.models
+        if not version or version == "-1":
+            if not models:
+                raise checks.unknown_model(name, unavailable=bool(entry.states))
+            return models[max(models)]
+        try:
+            model = models.get(int(version))
+        except ValueError:
+            raise InferError(
+                f"failed to get model version from specified version string '{version}' (details: "
+                "stol), version should be an integral value > 0"
+            ) from None
+        if model is None:
+            raise checks.unknown_model(name, version)
+        return model
+
+    def loaded(self) -> list[Model]:
+        """Every version that is served, by name and version."""
+        return [
+            self.entries[name].models[version]
+            for name in sorted(self.entries)
+            for version in sorted(self.entries[name].models)
+        ]
+
+    def folders(self) -> dict[str, Path]:
+        """Model folders of all repositories; the first repository that has a name wins."""
+        found: dict[str, Path] = {}
+        for repository in self.options.model_repository:
+            if not repository.is_dir():
+                continue
+            for folder in sorted(repository.iterdir()):
+                if folder.is_dir() and folder.name not in IGNORED and folder.name[0] != ".":
+                    found.setdefault(folder.name, folder.absolute())
+        return found
+
+    def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
+        """The repository index, sorted by name."""
+        rows = []
+        for name in sorted({*self.folders(), *self.entries}):
+            states = self.entries[name].states if name in self.entries else {}
+            for version, (state, reason) in sorted(states.items()):
+                if state == "READY" or not ready_only:
+                    rows.append(IndexEntry(name, str(version), state, reason))
+            if not states and not ready_only:
+                rows.append(IndexEntry(name))
+        return rows
+
+    # -- loading ---------------------------------------------------------------------------------
+
+    async def load(
+        self,
+        name: str,
+        config_text: str | None = None,
+        files: dict[str, bytes] | None = None,
+        *,
+        force: bool = False,
+        reason: str = "",
+    ) -> None:
+        """Load `name`, or swap it for what its files say now.
+
+        `config_text` (JSON) and `files` (path in the model's folder -> content) override what is
+        on disk, as the load request's parameters do. Unchanged files are no work unless `force`.
+        Raises LoadError with the real server's text; whatever served before goes on serving.
+        """
+        entry = self.entries.setdefault(name, Entry(name))
+        async with entry.lock:
+            try:
+                await self._load(entry, config_text, files, force, reason)
+            except LoadError as problem:
+                problem.model = name
+                self._forget_if_empty(entry)
+                self._tell(name, "", "failed", problem.message, problem)
+                raise
+
+    def _forget_if_empty(self, entry: Entry) -> None:
+        if not entry.models and not entry.states:
+            self.entries.pop(entry.name, None)
+
+    async def _load(
+        self, entry: Entry, config_text: str | None, files: dict[str, bytes] | None,
+        force: bool, reason: str,
+    ) -> None:  # fmt: skip
+        began = time.monotonic()
+        name = entry.name
+        scratch = self._write_override(name, files) if files else None
+        folder = scratch or self.folders().get(name)
+        if folder is None:
+            raise self._poll_failed(name, f"no folder '{name}' in the model repositories")
+        print_now = fingerprint(folder)
+        overridden = bool(config_text or files)
+        if entry.models and entry.fingerprint == print_now and not (force or overridden):
+            log.info("model '%s' is loaded and its files are unchanged: nothing to do", name)
+            return
+        config = self._read_config(name, folder, config_text)
+        policy = contract.normalize(config, name).version_policy
+        versions = contract.versions_served(policy, self._versions(name, folder))
+        if not versions:
+            raise LoadError(
+                f"load failed for model '{name}': at least one version must be available under "
+                f"the version policy of model '{name}'\n"
+            )
+        self._tell(name, "", "loading", reason)
+        started = await self._start_versions(entry, folder, config, versions)
+        swapped = bool(entry.models)
+        self._swap(entry, started)
+        entry.fingerprint = () if overridden else print_now
+        self.failed.discard(name)
+        if scratch or entry.scratch:
+            self._drop_scratch(entry)
+            entry.scratch = scratch
+        for model in started:
+            self.launcher.remember(
+                name, tuple(dict.fromkeys(m for i in model.instances for m in i.modules))
+            )
+            state = "swapped" if swapped else "ready"
+            self._tell(name, model.version_text, state, reason, seconds=time.monotonic() - began)
+
+    def _poll_failed(self, name: str, cause: str, problem: ConfigError | None = None) -> LoadError:
+        """The real server's bare text; the cause goes to the log, and to devkit's own faces."""
+        log.error("failed to poll model '%s': %s", name, cause)
+        return LoadError(
+            f"failed to load '{name}', failed to poll from model repository",
+            Code.INTERNAL,
+            model=name,
+            line=problem.line if problem else None,
+            remedy=cause if not problem or not problem.remedy else f"{cause}\n{problem.remedy}",
+        )
+
+    def _read_config(self, name: str, folder: Path, override: str | None) -> Any:
+        path = folder / "config.pbtxt"
+        try:
+            if override:
+                config = contract.from_json(override)
+            elif path.is_file():
+                config = contract.parse(path.read_text(encoding="utf-8"), str(path))
+            elif self.options.disable_auto_complete_config:
+                raise ConfigError(f"failed to open text file for read {path}: no such file")
+            else:
+                config = contract.ModelConfig()
+        except (ConfigError, UnicodeDecodeError) as problem:
+            known = problem if isinstance(problem, ConfigError) else None
+            raise self._poll_failed(name, str(problem), known) from problem
+        if config.name and config.name != name:
+            raise self._poll_failed(
+                name,
+                f"unexpected directory name '{name}' for model '{config.name}', directory name "
+                "must equal model name",
+            )
+        try:
+            contract.complete(config, name)
+        except CompletionError as problem:
+            if problem.stage == "poll":
+                raise self._poll_failed(name, problem.reason) from problem
+        return self._scaled(name, config)
+
+    def _scaled(self, name: str, config: Any) -> Any:
+        """Apply a live `scale` until the user writes another instance_group."""
+        entry = self.entries[name]
+        if entry.count is None:
+            return config
+        if entry.count_for != str(config.instance_group):
+            entry.count = None
+            return config
+        return contract.scale(config, entry.count)
+
+    def _versions(self, name: str, folder: Path) -> list[int]:
+        found = []
+        for each in folder.iterdir():
+            if not each.is_dir() or each.name in IGNORED or each.name.startswith("."):
+                continue
+            try:
+                found.append(int(each.name))
+            except ValueError:
+                log.warning(
+                    "ignore version directory '%s' which fails to convert to integral number",
+                    each.name,
+                )
+        return sorted(found)
+
+    async def _start_versions(
+        self, entry: Entry, folder: Path, config: Any, versions: list[int]
+    ) -> list[Model]:
+        results = await asyncio.gather(
+            *(self._start_version(entry.name, folder, config, version) for version in versions),
+            return_exceptions=True,
+        )
+        problems = {
+            version: result
+            for version, result in zip(versions, results, strict=True)
+            if isinstance(result, BaseException)
+        }
+        started = [result for result in results if isinstance(result, Model)]
+        if not problems:
+            return started
+        for model in started:
+            await model.stop(5.0)
+        for problem in problems.values():
+            if not isinstance(problem, LoadError):
+                raise problem
+        if not entry.models:
+            self.failed.add(entry.name)
+            for version, problem in problems.items():
+                entry.states[version] = ("UNAVAILABLE", str(problem))
+        text = contract.load_failure(
+            entry.name, {version: str(problem) for version, problem in problems.items()}
+        )
+        first = next(iter(problems.values()))
+        assert isinstance(first, LoadError)
+        log.error("%s", text.rstrip())
+        if first.traceback:
+            log.error("%s", first.traceback.rstrip())
+        raise LoadError(
+            text,
+            line=first.line,
+            traceback=first.traceback,
+            remedy=first.remedy,
+        )
+
+    async def _start_version(self, name: str, folder: Path, config: Any, version: int) -> Model:
+        options = self.options
+        model = Model(
+            name, version, contract.normalize(config, name), folder, options, self.launcher,
+            self.taps,
+        )  # fmt: skip
+        if not options.disable_auto_complete_config:
+            answer = await model.auto_complete()
+            if answer is not None:
+                config = contract.from_dict(answer)
+        try:
+            completed = contract.complete(config, name)
+        except CompletionError as problem:
+            raise LoadError(problem.reason, problem.code, model=name) from problem
+        model = Model(name, version, completed, folder, options, self.launcher, self.taps)
+        for prepare in self.on_new_model:
+            prepare(model)
+        await model.start()
+        return model
+
+    def _swap(self, entry: Entry, started: Iterable[Model]) -> None:
+        old, entry.models = entry.models, {model.version: model for model in started}
+        entry.states = dict.fromkeys(entry.models, ("READY", ""))
+        served = [str(version) for version in sorted(entry.models)]
+        for model in entry.models.values():
+            model.versions = served
+        for model in old.values():
+            self._end(model)
+
+    def _end(self, model: Model) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(model.stop(_STOPPING_SECONDS))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        return task
+
+    async def unload(self, name: str) -> None:
+        """Stop serving `name` at once; what runs finishes. Unknown names are no error."""
+        entry = self.entries.get(name)
+        if entry is None:
+            return
+        async with entry.lock:
+            models, entry.models = entry.models, {}
+            for version, model in models.items():
+                entry.states[version] = ("UNAVAILABLE", "unloaded")
+                self._end(model)
+                self._tell(name, str(version), "unloaded")
+            entry.fingerprint = ()
+            self._drop_scratch(entry)
+
+    async def forget(self, name: str) -> None:
+        """Unload a model whose folder is gone and take it off the index."""
+        await self.unload(name)
+        self.entries.pop(name, None)
+        self.failed.discard(name)
+
+    async def scale(self, name: str, count: int) -> None:
+        """Change how many instances of `name` run, now; the config on disk stays as it is."""
+        model = self.find(name)
+        entry = self.entries[name]
+        async with entry.lock:
+            written = self._read_config_quietly(name)
+            entry.count, entry.count_for = count, str(written.instance_group)
+            await model.scale(count)
+
+    def _read_config_quietly(self, name: str) -> Any:
+        folder = self.folders().get(name)
+        path = folder / "config.pbtxt" if folder else None
+        if path is None or not path.is_file():
+            return contract.ModelConfig()
+        return contract.parse(path.read_text(encoding="utf-8"), str(path))
+
+    def _write_override(self, name: str, files: dict[str, bytes]) -> Path:
+        folder = Path(tempfile.mkdtemp(prefix="devkit-override-")) / name
+        for relative, content in files.items():
+            path = (folder / relative).resolve()
+            if not path.is_relative_to(folder.resolve()):
+                shutil.rmtree(folder.parent)
+                raise LoadError(f"file override '{relative}' lies outside the model's folder")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return folder
+
+    def _drop_scratch(self, entry: Entry) -> None:
+        if entry.scratch is not None:
+            shutil.rmtree(entry.scratch.parent, ignore_errors=True)
+            entry.scratch = None
+
+    async def stop(self, seconds: float) -> None:
+        """Unload everything and wait until it has ended, at most about `seconds`."""
+        models = self.loaded()
+        for entry in self.entries.values():
+            entry.models = {}
+            self._drop_scratch(entry)
+        await asyncio.gather(*(model.stop(seconds) for model in models))
+        pending = list(self._ending)
+        if pending:
+            await asyncio.wait(pending, timeout=1.0)
+        for task in self._ending:
+            task.cancel()
+
+    def _tell(
+        self, name: str, version: str, state: str, reason: str = "",
+        problem: LoadError | None = None, seconds: float = 0.0,
+    ) -> None:  # fmt: skip
+        event = ModelEvent(
+            name, version, state, reason,
+            (problem.traceback or "") if problem else "",
+            (problem.line or "") if problem else "", seconds,
+        )  # fmt: skip
+        Taps.emit(self.taps.models, event)
+
+
+def fingerprint(folder: Path) -> tuple[Any, ...]:
+    """What tells whether a model's files have changed: paths, sizes and times of all but caches."""
+    seen = []
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        if path.is_file() and not IGNORED.intersection(parts) and not path.name.startswith("."):
+            status = path.stat()
+            seen.append((str(path.relative_to(folder)), status.st_size, status.st_mtime_ns))
+    return (str(folder), *seen)

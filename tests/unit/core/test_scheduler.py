@@ -1,0 +1,212 @@
+"""Which requests run together, when, and on which instance."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from devkit.core.request import Description, Request, TensorSpec
+from devkit.core.scheduler import FULL_ROOM, DirectScheduler, DynamicBatcher
+from devkit.errors import Code, InferError
+
+
+class Bench:
+    """A worker that records what it is given and is idle again when told so."""
+
+    def __init__(self, name: str = "m_0") -> None:
+        self.name = name
+        self.batches: list[list[str]] = []
+        self.free = True
+
+    def room(self) -> int:
+        return FULL_ROOM if self.free else 0
+
+    def execute(self, requests: list[Request]) -> None:
+        self.free = False
+        self.batches.append([request.id for request in requests])
+
+
+def request(name: str, size: int = 1, key: tuple[object, ...] = (), **extra: object) -> Request:
+    made = Request("m", Description((TensorSpec("X", "FP32", (1,)),)), [b""], lambda _: None)
+    made.id, made.batch_size, made.fit_key = name, size, key
+    made.times.queue_start = made.times.request_start
+    for field, value in extra.items():
+        setattr(made, field, value)
+    return made
+
+
+class Refused(list[tuple[str, Code, str]]):
+    def __call__(self, request: Request, error: InferError, reason: str) -> None:
+        self.append((request.id, error.code, reason))
+
+
+def finish(scheduler: DirectScheduler, worker: Bench) -> None:
+    worker.free = True
+    scheduler.dispatch()
+
+
+def test_direct_runs_one_at_a_time_in_order() -> None:
+    scheduler, worker = DirectScheduler(Refused()), Bench()
+    scheduler.workers = [worker]
+    for name in "abc":
+        scheduler.submit(request(name))
+    assert worker.batches == [["a"]]
+    finish(scheduler, worker)
+    finish(scheduler, worker)
+    assert worker.batches == [["a"], ["b"], ["c"]]
+
+
+def test_requests_spread_over_idle_instances() -> None:
+    scheduler = DirectScheduler(Refused())
+    workers = [Bench("m_0"), Bench("m_1"), Bench("m_2")]
+    scheduler.workers = list(workers)
+    for name in "abcd":
+        scheduler.submit(request(name))
+    assert [worker.batches for worker in workers] == [[["a"]], [["b"]], [["c"]]]
+    assert len(scheduler) == 1
+
+
+def test_idle_instances_take_turns() -> None:
+    scheduler = DirectScheduler(Refused())
+    workers = [Bench("m_0"), Bench("m_1")]
+    scheduler.workers = list(workers)
+    for name in "abcd":
+        scheduler.submit(request(name))
+        for worker in workers:
+            worker.free = True
+    assert [worker.batches for worker in workers] == [[["a"], ["c"]], [["b"], ["d"]]]
+
+
+def test_a_steered_request_waits_for_its_instance_and_holds_nobody_up() -> None:
+    scheduler = DirectScheduler(Refused())
+    first, second = Bench("m_0"), Bench("m_1")
+    scheduler.workers = [first, second]
+    first.free = False
+    scheduler.submit(request("steered", steer="m_0"))
+    scheduler.submit(request("free"))
+    scheduler.dispatch()
+    assert second.batches == [["free"]]
+    finish(scheduler, first)
+    assert first.batches == [["steered"]]
+
+
+def test_cancelling_a_queued_request_answers_it() -> None:
+    refused = Refused()
+    scheduler, worker = DirectScheduler(refused), Bench()
+    scheduler.workers = [worker]
+    scheduler.submit(request("a"))
+    waiting = request("b")
+    scheduler.submit(waiting)
+    scheduler.cancel(waiting)
+    assert refused == [("b", Code.CANCELLED, "CANCELED")]
+    finish(scheduler, worker)
+    assert worker.batches == [["a"]]
+
+
+def test_given_back_requests_come_first() -> None:
+    scheduler, worker = DirectScheduler(Refused()), Bench()
+    worker.free = False
+    scheduler.workers = [worker]
+    scheduler.submit(request("late"))
+    scheduler.give_back([request("first"), request("second")])
+    for _ in range(3):
+        finish(scheduler, worker)
+    assert worker.batches == [["first"], ["second"], ["late"]]
+
+
+def batcher(refused: Refused | None = None, **options: object) -> DynamicBatcher:
+    given = {"max_batch_size": 8, "preferred": (8,), "delay_us": 0, **options}
+    return DynamicBatcher(Refused() if refused is None else refused, **given)  # type: ignore[arg-type]
+
+
+def fill(scheduler: DynamicBatcher, worker: Bench, *requests: Request) -> None:
+    """Queue requests behind a busy worker, then free it."""
+    worker.free = False
+    scheduler.workers = [worker]
+    for each in requests:
+        scheduler.submit(each)
+    finish(scheduler, worker)
+
+
+def test_without_delay_what_waits_goes_at_once() -> None:
+    scheduler, worker = batcher(), Bench()
+    fill(scheduler, worker, *(request(name) for name in "abc"))
+    assert worker.batches == [["a", "b", "c"]]
+
+
+def test_a_batch_never_exceeds_the_maximum() -> None:
+    scheduler, worker = batcher(), Bench()
+    fill(scheduler, worker, request("a", 5), request("b", 3), request("c", 1))
+    assert worker.batches == [["a", "b"]]
+    finish(scheduler, worker)
+    assert worker.batches[1] == ["c"]
+
+
+def test_a_request_that_does_not_fit_closes_the_batch() -> None:
+    scheduler, worker = batcher(), Bench()
+    fill(scheduler, worker, request("a", 5), request("b", 4))
+    assert worker.batches == [["a"]]
+
+
+def test_the_largest_reachable_preferred_size_wins() -> None:
+    scheduler, worker = batcher(preferred=(2, 4)), Bench()
+    fill(scheduler, worker, *(request(name) for name in "abcde"))
+    assert worker.batches == [["a", "b", "c", "d"]]
+
+
+def test_other_shapes_do_not_share_a_batch() -> None:
+    scheduler, worker = batcher(), Bench()
+    fill(scheduler, worker, request("a", key=(1,)), request("b", key=(1,)), request("c", key=(2,)))
+    assert worker.batches == [["a", "b"]]
+
+
+async def test_the_oldest_request_waits_no_longer_than_the_delay() -> None:
+    scheduler, worker = batcher(delay_us=20_000), Bench()
+    scheduler.workers = [worker]
+    scheduler.submit(request("a"))
+    scheduler.submit(request("b"))
+    assert worker.batches == []
+    while not worker.batches:
+        await asyncio.sleep(0.002)
+    assert worker.batches == [["a", "b"]]
+
+
+async def test_a_full_batch_does_not_wait_for_the_delay() -> None:
+    scheduler, worker = batcher(delay_us=60_000_000, max_batch_size=2, preferred=(2,)), Bench()
+    scheduler.workers = [worker]
+    scheduler.submit(request("a"))
+    scheduler.submit(request("b"))
+    assert worker.batches == [["a", "b"]]
+    scheduler.close()
+
+
+def test_a_full_queue_refuses() -> None:
+    scheduler, worker = batcher(max_queue_size=1), Bench()
+    worker.free = False
+    scheduler.workers = [worker]
+    scheduler.submit(request("a"))
+    with pytest.raises(
+        InferError, match=r"\[request id: b\] Exceeds maximum queue size"
+    ) as refused:
+        scheduler.submit(request("b"))
+    assert refused.value.code is Code.UNAVAILABLE
+
+
+@pytest.mark.parametrize("reject", [True, False])
+def test_a_request_past_its_timeout_is_refused_or_put_last(reject: bool) -> None:
+    refused = Refused()
+    scheduler = batcher(
+        refused, max_batch_size=1, preferred=(1,), allow_timeout_override=True,
+        reject_timed_out=reject,
+    )  # fmt: skip
+    worker = Bench()
+    late = request("late", timeout=1)
+    late.times.queue_start -= 1_000_000
+    fill(scheduler, worker, late, request("b"))
+    assert worker.batches == [["b"]]
+    if reject:
+        assert refused == [("late", Code.UNAVAILABLE, "REJECTED")]
+    else:
+        finish(scheduler, worker)
+        assert worker.batches[1] == ["late"]
