@@ -12,6 +12,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
+from devkit.core.ensemble import Ensemble
 from devkit.core.launcher import Launcher
 from devkit.core.model import Model
 from devkit.core.options import Options
@@ -77,6 +78,7 @@ class Engine:
         self.regions = Regions()
         self.log_settings = LogSettings(log_verbose_level=options.log_verbose)
         self.trace_settings = TraceSettings()
+        self.repository.on_new_model.append(self._connect)
         self._numbers = itertools.count(1)
         self._state = "new"
 
@@ -185,6 +187,12 @@ class Engine:
         model = self.repository.find(request.model_name, request.model_version)
         request.sequence = next(self._numbers)
         model.submit(request)
+
+    def _connect(self, model: Model) -> None:
+        """Give a new model the doors it may need: an ensemble sends requests of its own."""
+        if isinstance(model, Ensemble):
+            model.infer = self.infer
+            model.cancel_child = self.cancel
 
     def cancel(self, request: Request) -> None:
         """Nobody waits for `request` any more: take it out of a queue, or tell its instance."""

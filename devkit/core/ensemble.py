@@ -8,8 +8,8 @@ Steps go through the engine's door like any other request, so their models batch
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from devkit.core.model import Model
@@ -21,7 +21,7 @@ from devkit.core.request import (
     Response,
     TensorSpec,
 )
-from devkit.errors import Code, InferError, LoadError
+from devkit.errors import InferError
 
 _DESCRIPTIONS = 512
 Value = tuple[TensorSpec, Buffer]
@@ -38,18 +38,37 @@ class Step:
     outputs: Mapping[str, str]
 
 
-@dataclass(slots=True)
 class Flow:
-    """One pass through the graph: the tensors so far, and who may still write one.
+    """One pass through the graph: the tensors so far, the steps to come, the steps that run.
 
-    A decoupled step forks its flow for every response but leaves the tensors of others shared by
-    copy, so that flows never see each other's.
+    A decoupled step forks its flow once per response; a fork sees what its parent's other steps
+    write, and runs what depends on the decoupled step.
     """
 
-    values: dict[str, Value]
-    waiting: dict[int, Step]
-    running: int = 0
-    held: list[Response] = field(default_factory=list)
+    def __init__(self, steps: Iterable[Step], parent: Flow | None = None) -> None:
+        self.parent = parent
+        self.values: dict[str, Value] = {}
+        self.waiting = {step.index: step for step in steps}
+        self.running: set[int] = set()
+        self.forks: list[Flow] = []
+        self.carries = False
+        self.ended = False
+
+    def get(self, tensor: str) -> Value | None:
+        """The tensor as this flow or one it was forked from has it."""
+        found = self.values.get(tensor)
+        return self.parent.get(tensor) if found is None and self.parent else found
+
+    def busy(self, decoupled: set[int]) -> bool:
+        """Whether a step may still write a tensor here: its own, or a plain one above it."""
+        if self.running:
+            return True
+        above = self.parent
+        while above is not None:
+            if above.running - decoupled or above.waiting:
+                return True
+            above = above.parent
+        return False
 
 
 class Run:
@@ -58,20 +77,17 @@ class Run:
     def __init__(self, ensemble: Ensemble, request: Request) -> None:
         self.ensemble = ensemble
         self.request = request
-        self.flows = 0
         self.failed = False
-        self.children: set[int] = set()
         self._live: dict[int, Request] = {}
+        self._held: list[Response] = []
+        self._root = Flow(ensemble.steps)
 
     def start(self) -> None:
+        """Put the request's inputs in and run the steps that need no more."""
         request = self.request
-        values: dict[str, Value] = {
-            spec.name: (spec, buffer)
-            for spec, buffer in zip(request.description.inputs, request.buffers, strict=True)
-        }
-        steps = {step.index: step for step in self.ensemble.steps}
-        self.flows = 1
-        self._advance(Flow(values, steps))
+        for spec, buffer in zip(request.description.inputs, request.buffers, strict=True):
+            self._root.values[spec.name] = (spec, buffer)
+        self._advance(self._root)
 
     def cancel(self) -> None:
         """Pass a cancellation on to the steps that run now."""
@@ -81,124 +97,153 @@ class Run:
     def _advance(self, flow: Flow) -> None:
         """Start every step whose inputs are settled; end the flow when none is left."""
         for step in [step for step in flow.waiting.values() if self._settled(flow, step)]:
-            del flow.waiting[step.index]
-            flow.running += 1
-            self._run(flow, step)
+            if step.index in flow.waiting:
+                self._run(flow, step)
             if self.failed:
                 return
-        if not flow.running:
+        for fork in list(flow.forks):
+            if not fork.ended:
+                self._advance(fork)
+        if not flow.ended and not flow.waiting and not flow.running:
             self._end(flow)
 
     def _settled(self, flow: Flow, step: Step) -> bool:
-        unwritten = {tensor for other in flow.waiting.values() for tensor in other.outputs.values()}
-        missing = [tensor for tensor in step.inputs.values() if tensor not in flow.values]
-        return not missing or not (flow.running or unwritten.intersection(missing))
+        missing = {tensor for tensor in step.inputs.values() if flow.get(tensor) is None}
+        if not missing:
+            return True
+        to_come = {t for other in flow.waiting.values() for t in other.outputs.values()}
+        return not flow.busy(self.ensemble.decoupled_steps) and not missing & to_come
 
     def _run(self, flow: Flow, step: Step) -> None:
+        del flow.waiting[step.index]
+        flow.running.add(step.index)
+        later: list[Step] = []
+        if step.index in self.ensemble.decoupled_steps:
+            flow.carries = True
+            later = _downstream(step, flow.waiting.values())
+            for each in later:
+                del flow.waiting[each.index]
         specs, buffers = [], []
         for name, tensor in step.inputs.items():
-            if tensor in flow.values:
-                spec, buffer = flow.values[tensor]
-                specs.append(TensorSpec(name, spec.datatype, spec.shape))
-                buffers.append(buffer)
-        parent = self.request
-        description = self.ensemble.describe(step, tuple(specs), parent.description.parameters)
-        child = Request(
-            step.model, description, buffers, lambda _: None, step.version, parent.id,
-            parent.correlation_id, parent.flags, parent.timeout, parent.priority, parent=parent,
-        )  # fmt: skip
-        child.on_response = lambda response: self._answered(flow, step, child, response)
+            value = flow.get(tensor)
+            if value is not None:
+                specs.append(TensorSpec(name, value[0].datatype, value[0].shape))
+                buffers.append(value[1])
+        child = self._child(step, tuple(specs), buffers)
+        child.on_response = lambda response: self._answered(flow, step, later, child, response)
         self._live[id(child)] = child
         try:
             self.ensemble.infer(child)
         except InferError as problem:
-            self._live.pop(id(child), None)
+            del self._live[id(child)]
             self._fail(problem)
 
-    def _answered(self, flow: Flow, step: Step, child: Request, response: Response) -> None:
+    def _child(self, step: Step, specs: tuple[TensorSpec, ...], buffers: list[Buffer]) -> Request:
+        parent = self.request
+        return Request(
+            step.model,
+            self.ensemble.describe(step, specs, parent.description.parameters),
+            buffers,
+            lambda _: None,
+            model_version=step.version,
+            id=parent.id,
+            correlation_id=parent.correlation_id,
+            flags=parent.flags,
+            timeout=parent.timeout,
+            priority=parent.priority,
+            parent=parent,
+        )
+
+    def _answered(
+        self, flow: Flow, step: Step, later: list[Step], child: Request, response: Response
+    ) -> None:
         if response.final:
             self._live.pop(id(child), None)
+            flow.running.discard(step.index)
         if self.failed:
             response.release()
             return
         if response.error is not None:
             self._fail(response.error)
             return
-        if response.final:
-            flow.running -= 1
         target = flow
-        if response.empty:
-            if not flow.running and not flow.waiting:
-                self._end(flow, silent=True)
-            else:
-                self._close(flow)
-            return
-        if not response.final or step.index in self.ensemble.decoupled_steps:
-            # More may come: what this response sets off must not see what the next one writes.
-            target = Flow(dict(flow.values), dict(flow.waiting))
-            self.flows += 1
+        if step.index in self.ensemble.decoupled_steps and not response.empty:
+            target = Flow(later, flow)
+            flow.forks.append(target)
         for spec, buffer in zip(response.signature.outputs, response.buffers, strict=True):
             tensor = step.outputs.get(spec.name)
             if tensor is not None:
                 target.values[tensor] = (TensorSpec(tensor, spec.datatype, spec.shape), buffer)
-        target.held.append(response)
-        self._advance(target)
-        if target is not flow and response.final:
-            self._close(flow)
+        if response.on_release is not None:
+            self._held.append(response)
+        self._advance(self._root)
+        self._finish()
 
-    def _close(self, flow: Flow) -> None:
-        """A decoupled step has no more responses: its own flow ends without an answer."""
-        self.flows -= 1
-        if not self.flows and not self.failed:
-            self._empty_final()
-
-    def _end(self, flow: Flow, *, silent: bool = False) -> None:
-        self.flows -= 1
-        if silent:
-            if not self.flows:
-                self._empty_final()
+    def _end(self, flow: Flow) -> None:
+        """Answer with the flow's tensors; a flow that only carried forks has none of its own."""
+        if flow.carries:
+            flow.ended = True
             return
         request, ensemble = self.request, self.ensemble
         wanted = request.description.outputs or tuple(ensemble.outputs)
-        present = [name for name in wanted if name in flow.values]
-        if len(present) != len(wanted):
+        values = [flow.get(name) for name in wanted]
+        if None in values:
+            if flow.busy(ensemble.decoupled_steps):
+                return
             self._fail(
                 InferError(
                     "unexpected deadlock, at least one output is not set while no more ensemble "
-                    "steps can be made",
-                    Code.INVALID_ARG,
+                    "steps can be made"
                 )
             )
             return
-        specs = tuple(flow.values[name][0] for name in present)
-        response = Response(
-            request, ensemble.name, ensemble.version_text, OutputSignature(specs),
-            [_bytes_of(flow.values[name][1]) for name in present],
-            parameters={"sequence_id": request.correlation_id, "sequence_start": False,
-                        "sequence_end": False},
-            final=not ensemble.decoupled,
-        )  # fmt: skip
-        held = flow.held
-
-        def release() -> None:
-            for each in held:
-                each.release()
-
-        response.on_release = release
+        flow.ended = True
+        specs = tuple(value[0] for value in values if value)
+        response = Response(request, ensemble.name, ensemble.version_text, OutputSignature(specs))
+        response.buffers = [_bytes_of(value[1]) for value in values if value]
+        response.parameters = {
+            "sequence_id": request.correlation_id,
+            "sequence_start": bool(request.flags & 1),
+            "sequence_end": bool(request.flags & 2),
+        }
+        response.final = not ensemble.decoupled
+        if response.final:
+            response.on_release = self._release
         ensemble.answer(self, response)
-        if ensemble.decoupled and not self.flows:
-            self._empty_final()
 
-    def _empty_final(self) -> None:
-        ensemble = self.ensemble
-        response = Response(self.request, ensemble.name, ensemble.version_text, empty=True)
-        ensemble.answer(self, response)
+    def _finish(self) -> None:
+        """A decoupled ensemble's last response is an empty one, once nothing runs any more."""
+        if self.ensemble.decoupled and not self._live and not self.failed and not self.request.done:
+            response = Response(self.request, self.ensemble.name, self.ensemble.version_text)
+            response.empty = True
+            response.on_release = self._release
+            self.ensemble.answer(self, response)
+
+    def _release(self) -> None:
+        held, self._held = self._held, []
+        for each in held:
+            each.release()
 
     def _fail(self, error: InferError) -> None:
         self.failed = True
-        text = f"in ensemble '{self.ensemble.name}', {error.message}"
         self.cancel()
+        self._release()
+        text = f"in ensemble '{self.ensemble.name}', {error.message}"
         self.ensemble.failed(self, InferError(text, error.code))
+
+
+def _downstream(step: Step, steps: Iterable[Step]) -> list[Step]:
+    """The steps of `steps` that need, at any distance, what `step` writes."""
+    written = set(step.outputs.values())
+    found: list[Step] = []
+    pool = list(steps)
+    while True:
+        more = [each for each in pool if written.intersection(each.inputs.values())]
+        if not more:
+            return found
+        found += more
+        pool = [each for each in pool if each not in more]
+        written.update(tensor for each in more for tensor in each.outputs.values())
 
 
 def _bytes_of(buffer: Buffer) -> Any:
@@ -213,44 +258,40 @@ class Ensemble(Model):
 
     infer: Callable[[Request], None]
     cancel_child: Callable[[Request], None]
-    find: Callable[..., Model]
+    decoupled_steps: set[int]
 
-    async def start(self) -> None:
-        """Look the steps' models up. Raises LoadError when one of them is not there."""
-        began = time.monotonic()
-        self.steps = [
-            Step(
-                index,
-                step.model_name,
-                "" if step.model_version in (-1, 0) else str(step.model_version),
-                dict(step.input_map.items()),
-                dict(step.output_map.items()),
-            )
-            for index, step in enumerate(self.config.ensemble_scheduling.step)
-        ]
-        self.decoupled_steps: set[int] = set()
-        for step in self.steps:
-            try:
-                model = self.find(step.model, step.version)
-            except InferError as problem:
-                raise LoadError(
-                    f"Invalid argument: ensemble {self.name} contains models that are not "
-                    f"available or ambiguous: {step.model}",
-                    model=self.name,
-                ) from problem
-            if model.decoupled:
-                self.decoupled_steps.add(step.index)
-        self.decoupled = bool(self.decoupled_steps) or self.decoupled
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._steps: list[Step] | None = None
         self._descriptions: dict[Any, Description] = {}
         self._runs: dict[int, Run] = {}
-        self.load_seconds = time.monotonic() - began
+        self.decoupled_steps = set()
+
+    async def start(self) -> None:
+        """Nothing to start: the repository has loaded the steps' models before."""
         self.state = "ready"
+
+    @property
+    def steps(self) -> list[Step]:
+        """The graph, in the config's order."""
+        if self._steps is None:
+            self._steps = [
+                Step(
+                    index,
+                    step.model_name,
+                    "" if step.model_version == -1 else str(step.model_version),
+                    dict(step.input_map.items()),
+                    dict(step.output_map.items()),
+                )
+                for index, step in enumerate(self.config.ensemble_scheduling.step)
+            ]
+        return self._steps
 
     async def auto_complete(self) -> dict[str, Any] | None:
         """An ensemble has no code to ask."""
         return None
 
-    def run(self, request: Request) -> None:
+    def enqueue(self, request: Request) -> None:
         """Send a checked request on its way."""
         run = Run(self, request)
         self._runs[request.sequence] = run

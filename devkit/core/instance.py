@@ -15,6 +15,7 @@ import os
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,10 +175,11 @@ class Instance:
         await loop.create_connection(lambda: self.bls, sock=process.bls)
         for descriptor, stream in ((process.stdout, "stdout"), (process.stderr, "stderr")):
             pipe = os.fdopen(descriptor, "rb", 0)
-            transport, _ = await loop.connect_read_pipe(
-                lambda stream=stream: LineReader(lambda text: self._on_print(stream, text)), pipe
-            )
+            transport, _ = await loop.connect_read_pipe(partial(self._reader, stream), pipe)
             self._pipes.append(transport)
+
+    def _reader(self, stream: str) -> LineReader:
+        return LineReader(lambda text: self._on_print(stream, text))
 
     # -- requests in ---------------------------------------------------------------------------
 

@@ -155,6 +155,10 @@ class Model:
         request.batch_size = fit.batch_size
         request.fit_key = fit.batch_key
         request.times.queue_start = time.monotonic_ns()
+        self.enqueue(request)
+
+    def enqueue(self, request: Request) -> None:
+        """Run or queue a request that fits."""
         if not self.scheduler.workers and not self._restarts_at_once():
             error = checks.not_healthy(self._instance_name())
             asyncio.get_running_loop().call_soon(self.refuse, request, error, "BACKEND")

@@ -20,6 +20,7 @@ from typing import Any
 from devkit.contract import config as contract
 from devkit.contract.config import CompletionError
 from devkit.core import checks
+from devkit.core.ensemble import Ensemble
 from devkit.core.launcher import Launcher
 from devkit.core.model import Model
 from devkit.core.options import Options
@@ -181,6 +182,8 @@ class Repository:
                 f"the version policy of model '{name}'\n"
             )
         self._tell(name, "", "loading", reason)
+        if config.HasField("ensemble_scheduling"):
+            config = await self._join(name, config)
         started = await self._start_versions(entry, folder, config, versions)
         swapped = bool(entry.models)
         self._swap(entry, started)
@@ -233,6 +236,34 @@ class Repository:
             if problem.stage == "poll":
                 raise self._poll_failed(name, problem.reason) from problem
         return self._scaled(name, config)
+
+    async def _join(self, name: str, config: Any) -> Any:
+        """Load the models an ensemble is made of, and check it against them."""
+        for step in config.ensemble_scheduling.step:
+            entry = self.entries.get(step.model_name)
+            if step.model_name == name or (entry is not None and entry.models):
+                continue
+            if step.model_name not in self.folders():
+                continue  # `check_ensemble` has the words for it
+            try:
+                await self.load(step.model_name, reason=f"a step of ensemble '{name}'")
+            except LoadError as problem:
+                cause = problem.message.split("': ", 1)[-1].rstrip("\n")
+                raise LoadError(
+                    f"load failed for model '{name}': ensemble '{name}' depends on "
+                    f"'{step.model_name}' which has no loaded version. Model "
+                    f"'{step.model_name}' loading failed with error: {cause}\n",
+                    line=problem.line,
+                    traceback=problem.traceback,
+                ) from problem
+        return contract.check_ensemble(contract.complete(config, name), self._config_of)
+
+    def _config_of(self, name: str, version: int) -> Any:
+        entry = self.entries.get(name)
+        if entry is None or not entry.models:
+            return None
+        model = entry.models.get(max(entry.models) if version == -1 else version)
+        return model.config if model is not None else False
 
     def _scaled(self, name: str, config: Any) -> Any:
         """Apply a live `scale` until the user writes another instance_group."""
@@ -299,6 +330,8 @@ class Repository:
 
     async def _start_version(self, name: str, folder: Path, config: Any, version: int) -> Model:
         options = self.options
+        if config.HasField("ensemble_scheduling"):
+            return await self._start_ensemble(name, folder, config, version)
         model = Model(
             name, version, contract.normalize(config, name), folder, options, self.launcher,
             self.taps,
@@ -312,6 +345,16 @@ class Repository:
         except CompletionError as problem:
             raise LoadError(problem.reason, problem.code, model=name) from problem
         model = Model(name, version, completed, folder, options, self.launcher, self.taps)
+        for prepare in self.on_new_model:
+            prepare(model)
+        await model.start()
+        return model
+
+    async def _start_ensemble(self, name: str, folder: Path, config: Any, version: int) -> Model:
+        model = Ensemble(name, version, config, folder, self.options, self.launcher, self.taps)
+        for step in model.steps:
+            if self.find(step.model, step.version).decoupled:
+                model.decoupled_steps.add(step.index)
         for prepare in self.on_new_model:
             prepare(model)
         await model.start()
