@@ -273,7 +273,7 @@ class Repository:
         if entry.count_for != str(config.instance_group):
             entry.count = None
             return config
-        return contract.scale(config, entry.count)
+        return contract.scale(contract.normalize(config, name), entry.count)
 
     def _versions(self, name: str, folder: Path) -> list[int]:
         found = []
