@@ -12,6 +12,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
+from devkit.core.bls import Bls
 from devkit.core.ensemble import Ensemble
 from devkit.core.launcher import Launcher
 from devkit.core.model import Model
@@ -78,6 +79,7 @@ class Engine:
         self.regions = Regions()
         self.log_settings = LogSettings(log_verbose_level=options.log_verbose)
         self.trace_settings = TraceSettings()
+        self.bls = Bls(self)
         self.repository.on_new_model.append(self._connect)
         self._numbers = itertools.count(1)
         self._state = "new"
@@ -189,7 +191,8 @@ class Engine:
         model.submit(request)
 
     def _connect(self, model: Model) -> None:
-        """Give a new model the doors it may need: an ensemble sends requests of its own."""
+        """Give a new model the doors it may need: ensembles and BLS send requests of their own."""
+        model.bls = self.bls
         if isinstance(model, Ensemble):
             model.infer = self.infer
             model.cancel_child = self.cancel

@@ -305,9 +305,7 @@ class Instance:
         elif kind == messages.FAILURE:
             self._on_failure(messages.parse_json(payload))
         elif kind == messages.REGION:
-            _, (path, offset, size) = messages.parse_slot(payload)
-            self._responses_region = Region(Path(path), offset=offset, size=size)
-            self._places[messages.OWN_RESPONSE_SLAB] = self._responses_region
+            self.announced(payload)
         elif kind == messages.HOLD:
             for number in messages.parse_sequences(payload):
                 if number in self.pending:
@@ -360,9 +358,9 @@ class Instance:
         if request.cancelled and request.done:
             response.release()
             return
-        request.on_response(response)
-        if self._taps.responses:
+        if self._taps.responses:  # first: a front end gives the memory back once it has written
             Taps.emit(self._taps.responses, request, response)
+        request.on_response(response)
 
     def _response(self, request: Request, wire: messages.WireResponse, final: bool) -> Response:
         model = self.model
@@ -398,12 +396,15 @@ class Instance:
     def _select(
         self, signature: OutputSignature, wanted: tuple[str, ...]
     ) -> tuple[OutputSignature, list[int] | None]:
-        """The outputs a client gets: declared in the config and, if it named any, asked for."""
+        """The outputs a client gets: declared in the config and, if it named any, asked for.
+
+        A config that declares none at all is one still to be learned: everything passes.
+        """
         declared = self.model.outputs
         indexes = [
             index
             for index, spec in enumerate(signature.outputs)
-            if spec.name in declared and (not wanted or spec.name in wanted)
+            if (not declared or spec.name in declared) and (not wanted or spec.name in wanted)
         ]
         if len(indexes) == len(signature.outputs):
             return OutputSignature(signature.outputs), None
@@ -479,6 +480,17 @@ class Instance:
         """Answer one request of this instance with an error of the runtime's own."""
         self._finish(request)
         self.model.refuse(request, error, reason)
+
+    def announced(self, payload: memoryview) -> None:
+        """The stub has made its response slab; it says so on each socket that names it."""
+        if self._responses_region is None:
+            _, (path, offset, size) = messages.parse_slot(payload)
+            self._responses_region = Region(Path(path), offset=offset, size=size)
+            self._places[messages.OWN_RESPONSE_SLAB] = self._responses_region
+
+    def region(self, slot: int) -> Region:
+        """The region that the stub names `slot`: its response slab, or one announced to it."""
+        return self._places[slot]
 
     # -- cancellation --------------------------------------------------------------------------
 
@@ -568,6 +580,8 @@ class Instance:
         if self._responses_region is not None:
             self._responses_region.close()
         region_path(self.model.response_slab_name(self.name)).unlink(missing_ok=True)
+        if self.model.bls is not None:
+            self.model.bls.ended(self)
         self.ended.set()
 
     def begun_and_waiting(self) -> tuple[list[Request], list[Request]]:

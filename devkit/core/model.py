@@ -186,9 +186,9 @@ class Model:
             self.finished(request)
         self.counters.failed(request, reason)
         response = Response(request, self.name, self.version_text, error=error)
-        request.on_response(response)
-        if self._taps.responses:
+        if self._taps.responses:  # first: a front end gives the memory back once it has written
             Taps.emit(self._taps.responses, request, response)
+        request.on_response(response)
 
     def finished(self, request: Request) -> None:
         """A request is over, however it ended."""

@@ -84,8 +84,8 @@ class Taps:
     """Lists of listeners, by what they listen to.
 
     Attributes:
-        responses: called with (request, response) after the response was handed to its front end's
-            callback and before its memory is given back.
+        responses: called with (request, response) before the response is handed to its front end's
+            callback, while the memory behind it is still there.
         batches: called with (model, instance, batch) when an `execute` has ended.
         models, instances, logs, warnings, failures: called with the event of that kind.
     """

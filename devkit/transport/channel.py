@@ -29,7 +29,9 @@ class Channel:
         self._spin = spin
         self._reader = FrameReader()
         self._waiting: Deque[Tuple[int, memoryview]] = deque()
+        self._posted: Deque[bytes] = deque()
         self._send_lock = threading.Lock()
+        self.ended = False  # the peer has closed
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -38,9 +40,27 @@ class Channel:
         """Send whole frames. Raises TransportError when the peer is gone."""
         try:
             with self._send_lock:
+                while self._posted:
+                    self._socket.sendall(self._posted.popleft())
                 self._socket.sendall(data)
         except OSError as problem:
             raise TransportError(f"the other side of the channel is gone: {problem}") from problem
+
+    def post(self, data: bytes) -> None:
+        """Send whole frames now, or with the next `send` if one is under way.
+
+        For garbage collection, which may run in the middle of a `send` of the same thread: never
+        waits for it and never raises.
+        """
+        self._posted.append(data)
+        if self._send_lock.acquire(blocking=False):
+            try:
+                while self._posted:
+                    self._socket.sendall(self._posted.popleft())
+            except OSError:
+                self._posted.clear()  # the peer is gone: the receiving side tells
+            finally:
+                self._send_lock.release()
 
     @property
     def at_hand(self) -> bool:
@@ -79,7 +99,8 @@ class Channel:
         except BlockingIOError:
             return -1
         except ConnectionResetError:
-            return 0
+            data = b""
+        self.ended = not data
         self._waiting.extend(self._reader.feed(data))
         return len(data)
 

@@ -369,7 +369,7 @@ def result_frame(result: Result) -> bytes:
 
 
 def parse_result(payload: ReadableBuffer, signatures: Dict[int, Any]) -> Result:
-    """`signatures` maps a slot to anything with `outputs`; tensors inline are views of `payload`."""
+    """`signatures` maps a slot to anything with `outputs`; tensors inline are `payload`'s views."""
     view = memoryview(payload)
     batch, started, ended, count = _RESULT.unpack_from(view)
     responses = _read_responses(view, _RESULT.size, count, signatures)
@@ -388,6 +388,39 @@ def parse_responses(payload: ReadableBuffer, signatures: Dict[int, Any]) -> List
     view = memoryview(payload)
     (count,) = _SLOT.unpack_from(view)
     return _read_responses(view, _SLOT.size, count, signatures)
+
+
+def bls_frame(kind: int, header: Dict[str, Any], tensors: Sequence[Tensor] = ()) -> bytes:
+    """BLS_REQUEST (`header["inputs"]` describes `tensors`) or BLS_RESPONSE (`header["outputs"]`).
+
+    A request: `call`, `op` (`infer`, `load_model`, `unload_model`, `is_model_ready`), and for
+    `infer` `model`, `version`, `id`, `inputs` ([name, datatype, shape] each), `outputs` (names),
+    `correlation_id`, `flags`, `timeout`, `parameters` (JSON text), `trace`, `decoupled`, `parent`.
+    A response: `call`, `final`, `error` (whole text, or null), `code`, `outputs` ([name, datatype,
+    shape] each), `parameters` (JSON text), `value` (of an operation that is no inference), and
+    `release`, a number of the sender's choice, where a tensor is a place.
+
+    Places of a request are in region 1 or in a region that the data socket announced, those of a
+    response in a region that this socket announced (REGION). The runtime copies or sends a
+    request's placed tensors before it answers with `final`; the stub frees them then. A response's
+    places are good until the stub says BLS_CANCEL `{"release": number}`; BLS_CANCEL
+    `{"cancel": call}` gives a call up.
+    """
+    text = json.dumps(header, separators=(",", ":")).encode("utf-8")
+    parts: List[ReadableBuffer] = [_SLOT.pack(len(text)), text]
+    _append_tensors(parts, tensors)
+    return frame(kind, *parts)
+
+
+def parse_bls(payload: ReadableBuffer) -> Tuple[Dict[str, Any], List[Tensor]]:
+    """Header and tensors of a BLS_REQUEST or BLS_RESPONSE."""
+    view = memoryview(payload)
+    (length,) = _SLOT.unpack_from(view)
+    start = _SLOT.size + length
+    header = parse_json(view[_SLOT.size : start])
+    described = header["inputs"] if "inputs" in header else header.get("outputs") or ()
+    tensors, _ = _read_tensors(view, start, len(described) if start < len(view) else 0)
+    return header, tensors
 
 
 class FrameReader:

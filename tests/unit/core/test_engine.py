@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from devkit.errors import Code, InferError, LoadError, UnknownModelError
-
 from tests.unit.core.conftest import CONFIG, DOUBLE, Bench
 
 Make = Callable[..., Bench]
@@ -61,7 +60,9 @@ async def test_an_exception_fails_the_request_in_the_servers_words(bench: Make) 
         await made.ask("double", [-1])
     assert failed.value.code is Code.INTERNAL
     file = made.folder / "double" / "1" / "model.py"
-    line = DOUBLE.splitlines().index('            if first == -1: raise ValueError("asked to fail")')
+    line = DOUBLE.splitlines().index(
+        '            if first == -1: raise ValueError("asked to fail")'
+    )
     assert failed.value.message == (
         "Failed to process the request(s) for model 'double_0', message: ValueError: asked to "
         f"fail\n\nAt:\n  {file}({line + 1}): execute\n"
@@ -84,7 +85,9 @@ async def test_instances_are_processes_that_run_at_once(bench: Make) -> None:
 
 
 async def test_dynamic_batching_shares_an_execute(bench: Make) -> None:
-    config = CONFIG.replace("dims: [ -1 ]", "dims: [ 1 ]") + "max_batch_size: 8\ndynamic_batching { }"
+    config = (
+        CONFIG.replace("dims: [ -1 ]", "dims: [ 1 ]") + "max_batch_size: 8\ndynamic_batching { }"
+    )
     made = await started(bench, config)
     first = made.send("double", [[-3]])
     sizes = await asyncio.gather(*(made.ask("double", [[-7]]) for _ in range(5)))
@@ -98,7 +101,7 @@ async def test_dynamic_batching_shares_an_execute(bench: Make) -> None:
 async def test_a_death_fails_its_requests_and_the_instance_returns(bench: Make) -> None:
     made = await started(bench)
     pid = made.engine.model("double").instances[0].pid
-    with pytest.raises(InferError, match="Stub process 'double_0' is not healthy."):
+    with pytest.raises(InferError, match=r"Stub process 'double_0' is not healthy\."):
         await made.ask("double", [-2])
     assert (await made.ask("double", [1])).tolist() == [2.0]
     assert made.engine.model("double").instances[0].pid != pid
@@ -245,7 +248,9 @@ async def test_the_runtimes_shared_memory_is_swept_after_a_kill(bench: Make) -> 
 async def test_an_override_serves_other_files_without_touching_the_repository(bench: Make) -> None:
     made = await started(bench)
     files = {"1/model.py": DOUBLE.replace("FACTOR = 2", "FACTOR = 4").encode()}
-    config = '{"backend": "python", "input": [{"name": "X", "data_type": "TYPE_FP32", "dims": [-1]}], '
+    config = (
+        '{"backend": "python", "input": [{"name": "X", "data_type": "TYPE_FP32", "dims": [-1]}], '
+    )
     config += '"output": [{"name": "Y", "data_type": "TYPE_FP32", "dims": [-1]}]}'
     await made.engine.load("double", config, files)
     assert (await made.ask("double", [1])).tolist() == [4.0]

@@ -13,7 +13,7 @@ from devkit.errors import Code, InferError, LoadError
 from tests.unit.core.conftest import Bench
 
 Make = Callable[..., Bench]
-TENSOR = "{{ name: \"{}\" data_type: TYPE_FP32 dims: [ -1 ] }}"
+TENSOR = '{{ name: "{}" data_type: TYPE_FP32 dims: [ -1 ] }}'
 REPEAT = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -122,9 +122,7 @@ async def stream(made: Bench, values: list[float]) -> list[list[float] | None]:
     made.engine.infer(Request("ens", description, [array.tobytes()], on_response))
     await asyncio.wait_for(done.wait(), 10)
     assert all(response.error is None for response in got)
-    return [
-        np.frombuffer(r.buffers[0], np.float32).tolist() if r.buffers else None for r in got
-    ]
+    return [np.frombuffer(r.buffers[0], np.float32).tolist() if r.buffers else None for r in got]
 
 
 async def test_a_decoupled_step_sends_the_rest_on_its_way_per_response(bench: Make) -> None:

@@ -1,0 +1,260 @@
+"""Requests that models make to other models (BLS), and the models they load and unload.
+
+A call comes over the caller's own socket, becomes a `Request` like any other with the caller's
+request as its parent, and goes through the engine's door. What the model may do with the answer is
+the stub's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+from devkit.core.request import (
+    Buffer,
+    Description,
+    Request,
+    Response,
+    SharedPlace,
+    TensorSpec,
+)
+from devkit.errors import Code, InferError, LoadError, SharedMemoryError, UnknownModelError
+from devkit.transport import messages
+from devkit.transport.memory import Block
+
+if TYPE_CHECKING:
+    from devkit.core.engine import Engine
+    from devkit.core.instance import Instance
+
+log = logging.getLogger("devkit.bls")
+
+_DESCRIPTIONS = 1024
+
+
+class Caller:
+    """What the runtime keeps for one instance that makes calls."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, Request] = {}
+        self.placed: dict[int, list[Block]] = {}
+        self.regions: dict[Any, int] = {}
+        self.releases = 0
+
+    def forget(self) -> None:
+        """The instance is gone: give back what its answers lie in."""
+        for blocks in self.placed.values():
+            for block in blocks:
+                block.release()
+        self.placed.clear()
+
+
+class Bls:
+    """Serves the calls of every instance of a runtime."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._callers: dict[Instance, Caller] = {}
+        self._descriptions: dict[Any, Description] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def handle(self, instance: Instance, kind: int, payload: memoryview) -> None:
+        """A frame of `instance`'s bls socket."""
+        caller = self._callers.get(instance)
+        if caller is None:
+            caller = self._callers[instance] = Caller()
+        if kind == messages.BLS_REQUEST:
+            header, tensors = messages.parse_bls(payload)
+            if header["op"] == "infer":
+                self._infer(instance, caller, header, tensors)
+            else:
+                self._start(self._manage(instance, header))
+        elif kind == messages.REGION:
+            instance.announced(payload)
+        elif kind == messages.BLS_CANCEL:
+            self._let_go(caller, messages.parse_json(payload))
+
+    def ended(self, instance: Instance) -> None:
+        """The caller's process is gone: give its calls up and its memory back."""
+        caller = self._callers.pop(instance, None)
+        if caller is None:
+            return
+        for request in list(caller.calls.values()):
+            self._engine.cancel(request)
+        caller.forget()
+
+    def _let_go(self, caller: Caller, message: dict[str, Any]) -> None:
+        for block in caller.placed.pop(message.get("release", -1), ()):
+            block.release()
+        request = caller.calls.get(message.get("cancel", -1))
+        if request is not None:
+            self._engine.cancel(request)
+
+    # -- inference -------------------------------------------------------------------------------
+
+    def _infer(
+        self, instance: Instance, caller: Caller, header: dict[str, Any],
+        tensors: list[messages.Tensor],
+    ) -> None:  # fmt: skip
+        number = header["call"]
+        parent = instance.pending.get(header.get("parent") or 0)
+        buffers: list[Buffer] = []
+        for tensor in tensors:
+            if type(tensor) is messages.Place:
+                buffers.append(
+                    SharedPlace(instance.region(tensor.region), tensor.offset, tensor.size)
+                )
+            else:
+                buffers.append(tensor)  # type: ignore[arg-type]  # not a Place, so bytes
+        request = Request(
+            header["model"],
+            self._describe(header),
+            buffers,
+            lambda response: self._answer(instance, caller, number, response),
+            model_version=_version(header.get("version")),
+            id=header.get("id") or "",
+            correlation_id=header.get("correlation_id") or 0,
+            flags=header.get("flags") or 0,
+            timeout=header.get("timeout") or 0,
+            parent=parent,
+        )
+        caller.calls[number] = request
+        try:
+            if not header.get("decoupled"):
+                self._refuse_decoupled(request)
+            self._engine.infer(request)
+        except UnknownModelError:
+            # The words of 2.51, which asks whether the model is ready before anything else.
+            self._fail(
+                instance, caller, number, request,
+                f"Failed for execute the inference request. Model '{request.model_name}' is not "
+                "ready.", Code.INTERNAL,
+            )  # fmt: skip
+        except InferError as problem:
+            self._fail(instance, caller, number, request, problem.message, Code.INTERNAL)
+
+    def _refuse_decoupled(self, request: Request) -> None:
+        if self._engine.model(request.model_name, request.model_version).decoupled:
+            raise InferError(
+                "Model is using the decoupled. The current BLS request call doesn't support models "
+                "using the decoupled transaction policy. Please use 'decoupled=True' argument to "
+                "the 'exec' or 'async_exec' calls for decoupled models.'"
+            )
+
+    def _describe(self, header: dict[str, Any]) -> Description:
+        inputs = tuple(
+            TensorSpec(name, datatype, tuple(shape)) for name, datatype, shape in header["inputs"]
+        )
+        outputs = tuple(header.get("outputs") or ())
+        parameters = header.get("parameters") or ""
+        key = (inputs, outputs, parameters)
+        found = self._descriptions.get(key)
+        if found is None:
+            if len(self._descriptions) >= _DESCRIPTIONS:
+                self._descriptions.clear()
+            given = json.loads(parameters) if parameters else {}
+            found = self._descriptions[key] = Description(inputs, outputs, given)
+        return found
+
+    def _answer(self, instance: Instance, caller: Caller, number: int, response: Response) -> None:
+        request = response.request
+        if response.error is not None:
+            error = response.error
+            self._fail(instance, caller, number, request, error.message, error.code, response.final)
+            return
+        if response.final:
+            caller.calls.pop(number, None)
+        header: dict[str, Any] = {"call": number, "final": response.final}
+        if response.parameters:
+            header["parameters"] = json.dumps(response.parameters)
+        header["outputs"] = [
+            (spec.name, spec.datatype, spec.shape) for spec in response.signature.outputs
+        ]
+        try:
+            tensors = self._tensors(instance, caller, header, response)
+        except SharedMemoryError as problem:
+            response.release()
+            self._fail(instance, caller, number, request, problem.message, Code.INTERNAL)
+            return
+        instance.bls.write(messages.bls_frame(messages.BLS_RESPONSE, header, tensors))
+        response.release()
+
+    def _tensors(
+        self, instance: Instance, caller: Caller, header: dict[str, Any], response: Response
+    ) -> list[messages.Tensor]:
+        """The answer's tensors: small ones inline, large ones in the caller's request slab."""
+        tensors: list[messages.Tensor] = []
+        blocks: list[Block] = []
+        for buffer in response.buffers:
+            if len(buffer) <= messages.INLINE_LIMIT:
+                tensors.append(buffer)
+                continue
+            slab = instance.model.request_slab()
+            try:
+                block = slab.allocate(len(buffer), f"answer to a call of {instance.name}")
+            except SharedMemoryError:
+                for each in blocks:
+                    each.release()
+                raise
+            block.view()[:] = buffer
+            blocks.append(block)
+            slot = caller.regions.get(slab)
+            if slot is None:
+                slot = caller.regions[slab] = len(caller.regions) + messages.OWN_RESPONSE_SLAB + 1
+                instance.bls.write(messages.region_frame(slot, str(slab.path)))
+            tensors.append(messages.Place(slot, block.offset, len(buffer)))
+        if blocks:
+            caller.releases += 1
+            header["release"] = caller.releases
+            caller.placed[caller.releases] = blocks
+        return tensors
+
+    def _fail(
+        self, instance: Instance, caller: Caller, number: int, request: Request, text: str,
+        code: Code, final: bool = True,
+    ) -> None:  # fmt: skip
+        if final:
+            caller.calls.pop(number, None)
+        header = {
+            "call": number,
+            "final": final,
+            "error": f"Model {request.model_name} - Error when running inference: {text}",
+            "code": int(code),
+            "outputs": [],
+        }
+        instance.bls.write(messages.bls_frame(messages.BLS_RESPONSE, header))
+
+    # -- models ----------------------------------------------------------------------------------
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _manage(self, instance: Instance, header: dict[str, Any]) -> None:
+        """load_model, unload_model and is_model_ready."""
+        engine = self._engine
+        answer: dict[str, Any] = {"call": header["call"], "final": True, "outputs": []}
+        name = header["name"]
+        try:
+            if header["op"] == "is_model_ready":
+                answer["value"] = engine.model_ready(name, _version(header.get("version")))
+            elif header["op"] == "load_model":
+                engine.require_explicit_control()
+                files = {
+                    path.removeprefix("file:"): base64.b64decode(content)
+                    for path, content in (header.get("files") or {}).items()
+                }
+                await engine.load(name, header.get("config") or None, files or None)
+            else:
+                engine.require_explicit_control()
+                await engine.unload(name)
+        except (InferError, LoadError) as problem:
+            answer["error"], answer["code"] = problem.message, int(problem.code)
+        instance.bls.write(messages.bls_frame(messages.BLS_RESPONSE, answer))
+
+
+def _version(given: Any) -> str:
+    return "" if given in (None, "", -1, "-1") else str(given)
