@@ -194,7 +194,9 @@ class Repository:
             entry.scratch = scratch
         for model in started:
             self.launcher.remember(
-                name, tuple(dict.fromkeys(m for i in model.instances for m in i.modules))
+                name,
+                tuple(dict.fromkeys(m for i in model.instances for m in i.modules)),
+                warm=self.options.start_method != "spawn",
             )
             state = "swapped" if swapped else "ready"
             self._tell(name, model.version_text, state, reason, seconds=time.monotonic() - began)

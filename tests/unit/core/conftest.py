@@ -57,7 +57,7 @@ class Bench:
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self.folder = folder
-        self.options = Options(model_repository=[folder], **{"start_method": "spawn", **options})
+        self.options = Options(model_repository=[folder], **options)
         self.engine = Engine(self.options)
 
     def write(self, name: str, config: str = CONFIG, code: str = DOUBLE, version: int = 1) -> Path:

@@ -24,8 +24,11 @@ async def started(make: Make, config: str = CONFIG, code: str = DOUBLE, **option
     return bench
 
 
-async def test_a_model_answers(bench: Make) -> None:
-    made = await started(bench)
+@pytest.mark.parametrize("method", ["warm", "spawn"])
+async def test_a_model_answers(bench: Make, method: str) -> None:
+    made = await started(bench, start_method=method)
+    (instance,) = made.engine.model("double").instances
+    assert instance.started_by == method
     assert (await made.ask("double", [1, 2])).tolist() == [2.0, 4.0]
     assert (await made.ask("double", [])).tolist() == []
 
