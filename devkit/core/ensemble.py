@@ -21,6 +21,7 @@ from devkit.core.request import (
     Response,
     TensorSpec,
 )
+from devkit.core.taps import Taps
 from devkit.errors import InferError
 
 _DESCRIPTIONS = 512
@@ -321,15 +322,19 @@ class Ensemble(Model):
             if not request.times.compute_start:
                 request.times.compute_start = request.times.queue_start
             self.counters.executed([request], request.batch_size, now, now)
-        request.on_response(response)
+        self._hand_on(response)
 
     def failed(self, run: Run, error: InferError) -> None:
         """Answer with a step's error, once."""
         if not run.request.done:
             self._over(run)
             self.counters.failed(run.request, "OTHER")
-            request = run.request
-            request.on_response(Response(request, self.name, self.version_text, error=error))
+            self._hand_on(Response(run.request, self.name, self.version_text, error=error))
+
+    def _hand_on(self, response: Response) -> None:
+        if self._taps.responses:
+            Taps.emit(self._taps.responses, response.request, response)
+        response.request.on_response(response)
 
     def _over(self, run: Run) -> None:
         request = run.request

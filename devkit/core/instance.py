@@ -49,6 +49,10 @@ PREFETCH_BELOW_NS = 150_000
 """Mean execute time under which prefetching pays; above it, it would only keep work from others."""
 
 
+LEARNING = ("every output, declared or not",)
+"""Stands for the requested outputs of a request that learns a config (`Request.learning`)."""
+
+
 class Batch:
     """The requests of one `execute` call."""
 
@@ -379,6 +383,8 @@ class Instance:
     def _fill(self, response: Response, request: Request, wire: messages.WireResponse) -> None:
         signature = self._signatures[wire.signature]
         wanted = request.description.outputs
+        if request.learning and not self.model.outputs:
+            wanted = LEARNING
         kept = signature.memo.get(wanted)
         if kept is None:
             kept = signature.memo[wanted] = self._select(signature, wanted)
@@ -396,15 +402,14 @@ class Instance:
     def _select(
         self, signature: OutputSignature, wanted: tuple[str, ...]
     ) -> tuple[OutputSignature, list[int] | None]:
-        """The outputs a client gets: declared in the config and, if it named any, asked for.
-
-        A config that declares none at all is one still to be learned: everything passes.
-        """
+        """The outputs a client gets: declared in the config and, if it named any, asked for."""
         declared = self.model.outputs
+        if wanted is LEARNING:
+            return OutputSignature(signature.outputs), None
         indexes = [
             index
             for index, spec in enumerate(signature.outputs)
-            if (not declared or spec.name in declared) and (not wanted or spec.name in wanted)
+            if spec.name in declared and (not wanted or spec.name in wanted)
         ]
         if len(indexes) == len(signature.outputs):
             return OutputSignature(signature.outputs), None

@@ -6,6 +6,7 @@ tensors are neither copied in nor out.
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass
 
 from devkit.core.request import SharedPlace
@@ -42,6 +43,12 @@ class Regions:
         except SharedMemoryError as problem:
             text = problem.message.rsplit("'", 2)[0] + f"'{key}'"
             raise InferError(text, Code.INTERNAL) from problem
+        if not byte_size or offset % mmap.ALLOCATIONGRANULARITY:
+            region.close()  # the real server maps exactly this range, which the system refuses
+            raise InferError(
+                f"failed to register shared memory region '{name}': unable to process address "
+                "spaceInvalid argument"
+            )
         self._regions[name] = (RegionStatus(name, key, offset, byte_size), region)
 
     def unregister(self, name: str | None = None) -> None:
@@ -67,6 +74,6 @@ class Regions:
         if entry is None:
             raise InferError(f"Unable to find shared memory region: '{name}'", Code.NOT_FOUND)
         status, region = entry
-        if offset + size > status.byte_size:
+        if not size or offset + size > status.byte_size:
             raise InferError(f"Invalid offset + byte size for shared memory region: '{name}'")
         return SharedPlace(region, offset, size)

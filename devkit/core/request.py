@@ -100,6 +100,8 @@ class Request:
         timeout: microseconds, 0 for none.
         owner: set while somebody can cancel it (a queue, an instance).
         steer: name of the only instance that may serve it (a debugger's), else empty.
+        learning: asks for every output where the config declares none at all (devkit's own door
+            learns a config that way; the real server drops them all).
         parent: the request this one was made for (BLS, ensemble step), for traces and circles.
         blocks: counted memory the inputs lie in; given back when the request is over.
         sequence, model, batch_size, fit_key, held: the core's own notes on a request under way.
@@ -117,6 +119,7 @@ class Request:
     priority: int = 0
     steer: str = ""
     parent: Request | None = None
+    learning: bool = False
     blocks: list[Block] = field(default_factory=list)
     owner: Cancellable | None = None
     cancelled: bool = False

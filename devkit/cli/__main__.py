@@ -1,0 +1,5 @@
+"""`python -m devkit.cli`, the same as `devkit`."""
+
+from devkit.cli import main
+
+main()

@@ -1,0 +1,62 @@
+"""The commands by name, and how an error becomes words and an exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+from devkit.cli import exits, inference, models, process
+from devkit.errors import ControlError, DevkitError
+
+app = typer.Typer(
+    name="devkit",
+    help="The live workbench for models of Triton's Python backend.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+process.add_to(app)
+models.add_to(app)
+inference.add_to(app)
+exits.add_to(app)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True),
+) -> None:
+    if version:
+        from devkit import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; its exit status."""
+    from devkit.cli import output
+
+    try:
+        app(list(arguments), standalone_mode=True)
+    except SystemExit as ending:
+        return _status(ending.code)
+    except DevkitError as problem:
+        output.failure(problem, as_json="--json" in arguments)
+        return 3 if isinstance(problem, ControlError) and output.is_absent(problem) else 1
+    except BrokenPipeError:  # `devkit logs | head`
+        output.drop_stdout()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _status(code: object) -> int:
+    if code is None:
+        return 0
+    return code if isinstance(code, int) else 1
