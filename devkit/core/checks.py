@@ -24,6 +24,10 @@ BATCH_NOTE = (
 )
 
 
+class LateRefusal(InferError):
+    """A refusal that the real server gives from behind the queue, not to the caller at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fit:
     """What a description means to a model it fits.
@@ -42,6 +46,15 @@ class Fit:
     batch_key: tuple[object, ...]
 
 
+def _server_order(request: Request) -> tuple[TensorSpec, ...]:
+    """The inputs as the real server goes through them: the request's last first.
+
+    It keeps them in a hash map whose iteration, for a handful of names, is insertion reversed;
+    which of two faulty inputs a refusal names, and how it lists them, follows from that.
+    """
+    return request.description.inputs[::-1]
+
+
 def _shape(shape: tuple[int, ...]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
 
@@ -49,7 +62,7 @@ def _shape(shape: tuple[int, ...]) -> str:
 def _missing_inputs(
     request: Request, name: str, inputs: Mapping[str, IOSpec], required: int
 ) -> InferError:
-    given = [spec.name for spec in request.description.inputs]
+    given = [spec.name for spec in _server_order(request)]
     missing = [
         spec.name for spec in inputs.values() if not spec.optional and spec.name not in given
     ]
@@ -87,10 +100,11 @@ def check_description(
     if not required <= len(description.inputs) <= len(inputs):
         raise _missing_inputs(request, name, inputs, required)
     batch_size = _batch_size(request, name, inputs, max_batch_size)
+    for spec in _server_order(request):
+        _check_tensor(request, name, spec, inputs[spec.name], max_batch_size)
     sizes, strings, key = [], [], []
     for index, spec in enumerate(description.inputs):
         config = inputs[spec.name]
-        _check_tensor(request, name, spec, config, max_batch_size)
         item = spec.shape[1:] if max_batch_size else spec.shape
         elements = dtypes.element_count(item) * (max(1, batch_size) if max_batch_size else 1)
         if spec.datatype == "BYTES":
@@ -107,12 +121,12 @@ def _batch_size(
     request: Request, name: str, inputs: Mapping[str, IOSpec], max_batch_size: int
 ) -> int:
     size = -1
-    for spec in request.description.inputs:
+    for spec in _server_order(request):
         if spec.name not in inputs:
             raise InferError(f"unexpected inference input '{spec.name}' for model '{name}'")
     if not max_batch_size:
         return 1
-    for spec in request.description.inputs:
+    for spec in _server_order(request):
         if not spec.shape:
             raise InferError(
                 f"{request.label()}input '{spec.name}' has no shape but model requires batch "
@@ -186,12 +200,13 @@ def _check_strings(request: Request, name: str, index: int, elements: int, buffe
         left = end - offset
         if left < 4:
             raise InferError(
-                f"incomplete string length indicator for inference input '{input_name}', "
-                f"expecting 4 bytes but only {left} bytes available"
+                f"{request.label()}incomplete string length indicator for inference input "
+                f"'{input_name}' for model '{name}', expecting 4 bytes but only {left} bytes "
+                "available. Please make sure the string length indicator is in one buffer."
             )
         (length,) = unpack(view, offset)
         if length > left - 4:
-            raise InferError(
+            raise LateRefusal(
                 f"incomplete string data for inference input '{input_name}', expecting string of "
                 f"length {length} but only {left - 4} bytes available"
             )
@@ -199,8 +214,8 @@ def _check_strings(request: Request, name: str, index: int, elements: int, buffe
         count += 1
     if count != elements:
         raise InferError(
-            f"{request.label()}unexpected number of string elements {count} for inference input "
-            f"'{input_name}' for model '{name}', expecting {elements}"
+            f"{request.label()}expected {elements} string elements for inference input "
+            f"'{input_name}' for model '{name}', got {count}"
         )
 
 

@@ -221,7 +221,9 @@ class Engine:
             if entry is None or not entry.models:
                 raise InferError(f"requested model '{name}' is not available")
             if version:
-                models = [self.repository.find(name, version)]
+                models = [each for each in entry.models.values() if each.version_text == version]
+                if not models:
+                    raise InferError(f"requested model version is not available for model '{name}'")
             else:
                 models = [entry.models[number] for number in sorted(entry.models)]
         return [to_message(each.name, each.version_text, each.counters) for each in models]

@@ -467,7 +467,7 @@ class Instance:
         batch = self._take_batch(failure["batch"])
         error = checks.execute_failed(self.name, failure["error"])
         model = self.model
-        model.counters.execution_count += 1
+        model.counters.raised(batch.size, batch.sent, failure["started"], failure["ended"])
         if self._taps.failures:
             identities = tuple(request.id for request in batch.requests)
             event = FailureEvent(

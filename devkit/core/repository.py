@@ -187,7 +187,7 @@ class Repository:
         started = await self._start_versions(entry, folder, config, versions)
         swapped = bool(entry.models)
         self._swap(entry, started)
-        entry.fingerprint = () if overridden else print_now
+        entry.fingerprint = print_now
         self.failed.discard(name)
         if scratch or entry.scratch:
             self._drop_scratch(entry)
@@ -225,6 +225,7 @@ class Repository:
                 config = contract.ModelConfig()
         except (ConfigError, UnicodeDecodeError) as problem:
             known = problem if isinstance(problem, ConfigError) else None
+            log.error("failed to read text proto from %s", path)
             raise self._poll_failed(name, str(problem), known) from problem
         if config.name and config.name != name:
             raise self._poll_failed(

@@ -93,6 +93,16 @@ class Counters:
         batch.compute_infer.add(infer)
         batch.compute_output.add(taking)
 
+    def raised(self, size: int, sent: int, started: int, ended: int) -> None:
+        """Count an `execute` that failed: among the executions and batches, not the inferences."""
+        self.execution_count += 1
+        batch = self.batches.get(size)
+        if batch is None:
+            batch = self.batches[size] = BatchCounters()
+        batch.compute_input.add(started - sent)
+        batch.compute_infer.add(ended - started)
+        batch.compute_output.add(time.monotonic_ns() - ended)
+
     def failed(self, request: Request, reason: str) -> None:
         """Count a request that got no answer from the model; see `failures` for the reasons."""
         self.fail.add(time.monotonic_ns() - request.times.request_start)

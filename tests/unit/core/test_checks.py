@@ -48,7 +48,7 @@ def refusal(request: Request, inputs: dict[str, IOSpec] = INPUTS, batch: int = 0
             "input(s).",
         ),
         (
-            make(TensorSpec("E", "FP32", (1,)), X, MODE),
+            make(MODE, X, TensorSpec("E", "FP32", (1,))),
             "[request id: <id_unknown>] expected 2 inputs but got 3 inputs for model 'modes'. Got "
             "input(s) ['E','X','MODE'], but missing required input(s) ]. Please provide all "
             "required input(s).",
@@ -94,7 +94,7 @@ def test_batches_that_do_not_fit(shape: tuple[int, ...], text: str) -> None:
 
 def test_batch_sizes_must_agree() -> None:
     inputs = {**BATCHED, "MODE": IOSpec("MODE", "BYTES", (1,), (-1, 1))}
-    request = make(TensorSpec("X", "FP32", (1, 4)), TensorSpec("MODE", "BYTES", (2, 1)))
+    request = make(TensorSpec("MODE", "BYTES", (2, 1)), TensorSpec("X", "FP32", (1, 4)))
     assert refusal(request, inputs, 4) == (
         "[request id: <id_unknown>] input 'MODE' batch size does not match other inputs for 'modes'"
     )
@@ -110,8 +110,9 @@ def test_batch_sizes_must_agree() -> None:
         ),
         (
             b"\1\0",
-            "incomplete string length indicator for inference input 'MODE', expecting 4 bytes but "
-            "only 2 bytes available",
+            "[request id: <id_unknown>] incomplete string length indicator for inference input "
+            "'MODE' for model 'modes', expecting 4 bytes but only 2 bytes available. Please make "
+            "sure the string length indicator is in one buffer.",
         ),
         (
             (struct.pack("<I", 2) + b"ok") * 2,
@@ -120,8 +121,8 @@ def test_batch_sizes_must_agree() -> None:
         ),
         (
             b"",
-            "[request id: <id_unknown>] unexpected number of string elements 0 for inference "
-            "input 'MODE' for model 'modes', expecting 1",
+            "[request id: <id_unknown>] expected 1 string elements for inference input 'MODE' for "
+            "model 'modes', got 0",
         ),
     ],
 )
