@@ -86,6 +86,24 @@ class Scratch:
         self._keep(name, draft)
         _write(own_config, config_text(name, draft))
 
+    def before(self, name: str, files: dict[str, str]) -> dict[Path, bytes | None]:
+        """What `put` is about to overwrite; None where there is nothing yet."""
+        paths = [self._inside(name, path) for path in files]
+        paths += [self.root / name / "config.pbtxt", self._states / f"{name}.json"]
+        return {path: path.read_bytes() if path.is_file() else None for path in paths}
+
+    def restore(self, before: dict[Path, bytes | None]) -> None:
+        """Put back what `before` found.
+
+        The version that goes on serving must be the one on disk: an instance of it that dies is
+        started again from there.
+        """
+        for path, data in before.items():
+            if data is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.write_bytes(data)
+
     def learn(self, name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Draft:
         """Take sample tensors into the draft of `name`; its config is written where it is ours."""
         draft = replace(self.draft(name), inputs=inputs, outputs=outputs, stale=not outputs)

@@ -40,6 +40,7 @@ from devkit.errors import (
     ControlError,
     DevkitError,
     InferError,
+    LoadError,
     UnknownModelError,
 )
 from devkit.observe.capture import Capture
@@ -289,8 +290,15 @@ class ControlServer:
         name = _name(request)
         asked = await _asked(request, messages.PutModel)
         async with self._lock(name):
+            serves = self.engine.model_ready(name)
+            before = await asyncio.to_thread(self.scratch.before, name, asked.files)
             await asyncio.to_thread(self.scratch.put, name, asked.files, asked.options)
-            await self.engine.reload(name, "put by a cell")
+            try:
+                await self.engine.reload(name, "put by a cell")
+            except LoadError:
+                if serves:
+                    await asyncio.to_thread(self.scratch.restore, before)
+                raise
         self._note_draft(name)
         await self.photographer.look()
         return _reply(self._shown(name))

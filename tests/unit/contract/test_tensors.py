@@ -12,7 +12,7 @@ from devkit.errors import ConfigError, LoadError
 IO = """backend: "python"
 input [ { name: "MODE" data_type: TYPE_STRING dims: [ 1 ] }, { name: "X" data_type: TYPE_FP32 dims: [ -1 ] optional: true } ]
 output [ { name: "Y" data_type: TYPE_BF16 dims: [ 2, 2 ] reshape { shape: [ 4 ] } label_filename: "l.txt" } ]
-"""  # noqa: E501
+"""
 
 
 def made(text: str = "", *, gpus: int = 0) -> Any:

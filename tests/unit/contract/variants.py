@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Configurations put to the real server, good and bad.
 
 `record.py` asks it, the tests read its answers. A variant is the text of one `config.pbtxt`; its

@@ -1,0 +1,104 @@
+# Everything starts here: `make lab` opens the workbench, `make test` runs the tests.
+# Other Python: make lab PYTHON=python3.12. Other ports: make lab HTTP_PORT=9000 GRPC_PORT=9001 …
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Copied into site-packages at install time, so a change of it needs another install.
+SHIM := devkit/shim/triton_python_backend_utils.py
+PYTHON ?=
+HTTP_PORT ?= 8000
+GRPC_PORT ?= 8001
+METRICS_PORT ?= 8002
+LAB_PORT ?= 8888
+PYTEST_ARGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+# One line that moves while pip works, the whole log in $(VENV)/install.log, shown when it fails.
+define install
+	printf '%s\n' "devkit: installing $(1) into $(VENV) (once; about a minute)"; \
+	if ! $(BIN)/python -m pip install --editable '.[$(2)]' 2>&1 | tee $(VENV)/install.log \
+	  | awk 'BEGIN { tty = system("test -t 2") == 0 } \
+	    tty && /^(Collecting|Installing|Building)/ { printf "\r\033[K  %.70s", $$0 > "/dev/stderr" } \
+	    END { if (tty) printf "\r\033[K" > "/dev/stderr" }'; then \
+	  tail -n 20 $(VENV)/install.log >&2; \
+	  echo "devkit: the install failed; the whole log is $(VENV)/install.log" >&2; exit 1; \
+	fi
+endef
+
+.PHONY: help
+help:
+	@printf '%s\n' \
+	  'make lab     the workbench: runtime on examples/, JupyterLab on notebooks/' \
+	  'make test    all tests (PYTEST_ARGS="-k name" for some of them)' \
+	  'make check   linters, types, import contracts, tests' \
+	  'make lint    the first three of them' \
+	  'make parity  only the tests that compare with the real Triton server' \
+	  'make bench   speed beside the real server, as a table of ratios' \
+	  'make format  let ruff lay out the code' \
+	  'make clean   remove .venv, caches and scratch models'
+
+# The virtual environment, with the first Python here that can make one; 3.11 and 3.12 first, since
+# the real server that the tests compare with has no NumPy for anything newer.
+$(BIN)/python:
+	@for python in $(PYTHON) python3.11 python3.12 python3.10 python3.13 python3 python; do \
+	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' \
+	    >/dev/null 2>&1; then \
+	    "$$python" -m venv $(VENV); exit 0; \
+	  fi; \
+	done; \
+	echo "devkit: needs Python 3.10 or newer with venv (Debian, Ubuntu: apt install python3-venv)" >&2; \
+	exit 1
+
+$(VENV)/.installed-lab: pyproject.toml $(SHIM) | $(BIN)/python
+	@$(call install,devkit and JupyterLab,lab)
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml $(SHIM) | $(BIN)/python
+	@$(call install,devkit and what its tests need,dev)
+	@touch $@ $(VENV)/.installed-lab
+
+.PHONY: install
+install: $(VENV)/.installed-dev
+
+.PHONY: lab
+lab: $(VENV)/.installed-lab
+	@exec $(BIN)/python -m devkit.lab --http-port $(HTTP_PORT) --grpc-port $(GRPC_PORT) \
+	  --metrics-port $(METRICS_PORT) --lab-port $(LAB_PORT) --notebooks notebooks examples
+
+.PHONY: test
+test: $(VENV)/.installed-dev
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: parity
+parity: $(VENV)/.installed-dev
+	@$(BIN)/python -m pytest tests/parity $(PYTEST_ARGS)
+
+.PHONY: bench
+bench: $(VENV)/.installed-dev
+	@$(BIN)/python -m pytest tests/benchmarks -m bench -s $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: $(VENV)/.installed-dev
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo 'devkit: run make format' >&2; exit 1; }
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-cache >$(VENV)/imports.log 2>&1 || { cat $(VENV)/imports.log >&2; exit 1; }
+
+.PHONY: check
+check: lint test
+
+.PHONY: format
+format: $(VENV)/.installed-dev
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+.PHONY: clean
+clean:
+	@rm -rf $(VENV) .devkit .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,1 @@
+"""Debugging of stubs: the DAP client and its sessions. Runs in the faces."""

@@ -1,0 +1,1 @@
+"""The JupyterLab face: what runs in or starts the Jupyter server process. No model runs here."""

@@ -1,0 +1,1 @@
+"""The terminal workbench. A face: it never imports the runtime."""

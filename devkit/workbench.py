@@ -1,0 +1,158 @@
+"""The functions that `import devkit` offers: the runtime of this workspace, in a few words.
+
+For notebooks and scripts. One connection per process, made at the first call, which starts a
+runtime where none runs. Everything goes through `devkit.control.client`; no model runs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from devkit.control.client import Client
+from devkit.control.client import connect as _connect
+from devkit.control.messages import Model
+from devkit.errors import ControlError, DevkitError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from devkit.tools.export import ExportReport
+    from devkit.tools.verify import VerifyReport
+
+_Answer = TypeVar("_Answer")
+
+_client: Client | None = None
+
+explain: Callable[[DevkitError], None] | None = None
+"""Set by the notebook: makes an error show itself with the lines of the model's cell."""
+
+note: Callable[[str], None] | None = None
+"""Set by the notebook: shows what was assumed of a model; stderr gets it otherwise."""
+
+
+def connect(workspace: str | Path | None = None) -> Client:
+    """The client of this workspace's runtime, or of another's if one is named.
+
+    A runtime is started when the workspace has none; it goes on when this process ends.
+    """
+    global _client
+    if _client is None or workspace is not None:
+        disconnect()
+        _client = _connect(workspace)
+        _client.on_note = note
+    return _client
+
+
+def disconnect() -> None:
+    """Close the connection; the runtime and its models go on."""
+    global _client
+    client, _client = _client, None
+    if client is not None:
+        client.close()
+
+
+def infer(
+    name: str,
+    inputs: Mapping[str, npt.ArrayLike],
+    *,
+    outputs: list[str] | None = None,
+    version: str = "",
+    **options: Any,
+) -> dict[str, npt.NDArray[np.generic]]:
+    """Run one inference and return its outputs as NumPy arrays by name.
+
+    `inputs` are arrays, or what NumPy makes arrays of. A model that has no config yet gets one
+    from them; what was assumed is said once. More `options`: `id`, `parameters`, `timeout`
+    (seconds), `sequence_id`, `sequence_start`, `sequence_end`, `priority`.
+
+    Raises InferError with the server's own text; in a notebook it shows the model's lines.
+    """
+    client = _client or connect()
+    try:
+        return client.infer(name, inputs, outputs=outputs, version=version, **options)
+    except DevkitError as error:
+        _explained(error)
+        raise
+
+
+def models() -> list[Model]:
+    """Every model of the runtime's repositories and of this workspace's cells."""
+    return _call(lambda client: client.models())
+
+
+def load(name: str, config: dict[str, Any] | None = None) -> None:
+    """Load a model of the repository; `config` replaces its own for this load."""
+    _call(lambda client: client.load(name, config=config))
+
+
+def unload(name: str, *, dependents: bool = False) -> None:
+    """Unload a model: requests under way are served, then `finalize` runs."""
+    _call(lambda client: client.unload(name, dependents=dependents))
+
+
+def reload(name: str) -> None:
+    """Load a model afresh and swap it without losing a request, also if no file has changed."""
+    _call(lambda client: client.reload(name))
+
+
+def scale(name: str, count: int) -> None:
+    """Change how many instances a loaded model has; it serves on meanwhile."""
+    _call(lambda client: client.scale(name, count))
+
+
+def config(name: str) -> str:
+    """The completed configuration of a model as readable `config.pbtxt` text."""
+    return _call(lambda client: client.config_text(name))
+
+
+def export(name: str, path: str | Path, *, force: bool = False) -> ExportReport:
+    """Write the model to `path/name` as the real Triton server takes it; says what was written.
+
+    What is there and differs is replaced only by `force`.
+    """
+    from devkit.tools.export import export as export_model
+
+    return _call(lambda client: export_model(client, name, path, force=force))
+
+
+def verify(path: str | Path, *, download: bool | None = None) -> VerifyReport:
+    """Ask the real Triton server the requests recorded here, and compare what it answers.
+
+    The real server is fetched once, into a cache of its own; `download` agrees to that (or not)
+    beforehand, None asks.
+    """
+    from devkit.tools.verify import verify as verify_export
+
+    def consent(question: str) -> bool:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+    return _call(
+        lambda client: verify_export(
+            path,
+            client=client,
+            consent=consent if download is None else lambda _: bool(download),
+        )
+    )
+
+
+def _call(function: Callable[[Client], _Answer]) -> _Answer:
+    """Call with the client, once more with a new one when the runtime has gone meanwhile."""
+    try:
+        try:
+            return function(connect())
+        except ControlError:
+            if _client is None or _client.alive():
+                raise
+            disconnect()
+            return function(connect())
+    except DevkitError as error:
+        _explained(error)
+        raise
+
+
+def _explained(error: DevkitError) -> None:
+    if explain is not None:
+        explain(error)
