@@ -17,6 +17,7 @@ from devkit.core.ensemble import Ensemble
 from devkit.core.launcher import Launcher
 from devkit.core.model import Model
 from devkit.core.options import Options
+from devkit.core.rate_limiter import RateLimiter, parse_amounts
 from devkit.core.regions import Regions
 from devkit.core.repository import IndexEntry, Repository
 from devkit.core.request import Request
@@ -80,6 +81,9 @@ class Engine:
         self.log_settings = LogSettings(log_verbose_level=options.log_verbose)
         self.trace_settings = TraceSettings()
         self.bls = Bls(self)
+        self.limiter: RateLimiter | None = None
+        if options.rate_limit != "off":
+            self.limiter = RateLimiter(parse_amounts(options.rate_limit_resource))
         self.repository.on_new_model.append(self._connect)
         self._numbers = itertools.count(1)
         self._state = "new"
@@ -193,6 +197,7 @@ class Engine:
     def _connect(self, model: Model) -> None:
         """Give a new model the doors it may need: ensembles and BLS send requests of their own."""
         model.bls = self.bls
+        model.limiter = self.limiter
         if isinstance(model, Ensemble):
             model.infer = self.infer
             model.cancel_child = self.cancel

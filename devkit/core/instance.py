@@ -23,6 +23,7 @@ from devkit.core import checks
 from devkit.core.launcher import Process
 from devkit.core.request import (
     Description,
+    NullRequest,
     OutputSignature,
     Request,
     Response,
@@ -38,6 +39,7 @@ from devkit.transport.memory import Block, Region, region_path
 
 if TYPE_CHECKING:
     from devkit.core.model import Model
+    from devkit.core.rate_limiter import Permit
 
 log = logging.getLogger("devkit.instance")
 
@@ -122,6 +124,7 @@ class Instance:
         started_by: how the process came to be: `spawn`, `warm` or `shared`.
         load_seconds: from the start of the process to READY.
         last_words: the tail of its stderr, for the error report when it dies.
+        permit: what it must ask before it executes, where a rate limiter is at work.
     """
 
     def __init__(
@@ -153,6 +156,7 @@ class Instance:
         self.loaded: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._finalized = asyncio.Event()
         self.ended = asyncio.Event()
+        self.permit: Permit | None = None
         self._taps = taps
         self._on_end = on_end
         self._plans: OrderedDict[Description, int] = OrderedDict()
@@ -193,7 +197,7 @@ class Instance:
             return 0
         waiting = len(self.batches)
         if not waiting:
-            return FULL_ROOM
+            return FULL_ROOM if self.permit is None or self.permit.ask() else 0
         if self._mean_execute > PREFETCH_BELOW_NS or not self.model.may_prefetch:
             return 0
         return PREFETCH - waiting if self.executes > PREFETCH else 0
@@ -233,6 +237,8 @@ class Instance:
             sent.append(request)
         if not sent:
             return
+        if self.permit is not None:
+            self.permit.take()
         parts[0] = messages.execute_head(number, len(sent))
         self.batches.append(Batch(number, sent, now))
         self._send(messages.frame(messages.EXECUTE, *parts))
@@ -245,12 +251,17 @@ class Instance:
             _, slot = self._plans.popitem(last=False)
         plan = messages.Plan(
             tuple((spec.name, spec.datatype, spec.shape) for spec in description.inputs),
-            description.outputs or tuple(self.model.outputs),
+            self._wanted(description),
             _parameters_text(description.parameters),
         )
         self._send(messages.plan_frame(slot, plan))
         self._plans[description] = slot
         return slot
+
+    def _wanted(self, description: Description) -> tuple[str, ...]:
+        if NullRequest in description.memo:
+            return ()
+        return description.outputs or tuple(self.model.outputs)
 
     def _place(self, request: Request, buffer: Any) -> messages.Place:
         """Where `buffer` lies in shared memory, copying it there if it does not yet."""
@@ -331,7 +342,10 @@ class Instance:
         self._mean_execute += (infer - self._mean_execute) / 16
         for wire in result.responses:
             self._deliver(wire, ending=True)
-        self.model.counters.executed(batch.requests, batch.size, result.started, result.ended)
+        requests, size = batch.requests, batch.size
+        if self.model.sequences is not None:
+            requests = [request for request in requests if type(request) is not NullRequest]
+        self.model.counters.executed(requests, size, result.started, result.ended)
         self._over(batch)
 
     def _take_batch(self, number: int) -> Batch:
@@ -344,6 +358,10 @@ class Instance:
     def _over(self, batch: Batch) -> None:
         if self._taps.batches:
             Taps.emit(self._taps.batches, self.model, self, batch)
+        if self.model.sequences is not None:
+            self.model.sequences.over(self, batch.requests)
+        if self.permit is not None:
+            self.permit.give_back()
         if self.model.scheduler.queue:
             self.model.scheduler.dispatch()
         self.model.idle_check()
@@ -354,6 +372,8 @@ class Instance:
             self._drop_places(wire)
             return
         if wire.kind == messages.NOTHING and not wire.flags & messages.FINAL:
+            if wire.flags & messages.RESCHEDULE:
+                self._reschedule(request)
             return  # a None in the list: the model means to answer by its sender, or never
         final = bool(wire.flags & messages.FINAL)
         response = self._response(request, wire, final)
@@ -365,6 +385,21 @@ class Instance:
         if self._taps.responses:  # first: a front end gives the memory back once it has written
             Taps.emit(self._taps.responses, request, response)
         request.on_response(response)
+
+    def _reschedule(self, request: Request) -> None:
+        """The model released `request` to get it again; see `sequence` for when it does."""
+        sequences = self.model.sequences
+        if sequences is not None and sequences.reschedule(request):
+            if not request.held:
+                _free_copies(request)
+            return
+        event = WarningEvent(
+            self.model.name, self.name, "reschedule",
+            "a request was released for rescheduling, but its model is no iterative sequence or "
+            "the request ended its sequence: it is never answered", "",
+        )  # fmt: skip
+        log.warning("%s: %s", self.name, event.message)
+        Taps.emit(self._taps.warnings, event)
 
     def _response(self, request: Request, wire: messages.WireResponse, final: bool) -> Response:
         model = self.model
@@ -484,7 +519,8 @@ class Instance:
     def fail(self, request: Request, error: InferError, reason: str) -> None:
         """Answer one request of this instance with an error of the runtime's own."""
         self._finish(request)
-        self.model.refuse(request, error, reason)
+        if type(request) is not NullRequest:
+            self.model.refuse(request, error, reason)
 
     def announced(self, payload: memoryview) -> None:
         """The stub has made its response slab; it says so on each socket that names it."""
@@ -595,7 +631,12 @@ class Instance:
         waiting = [request for batch in list(self.batches)[1:] for request in batch.requests]
         self.batches.clear()
         known = {request.sequence for request in (*begun, *waiting)}
-        begun += [r for r in self.pending.values() if not r.done and r.sequence not in known]
+        begun += [
+            request
+            for request in self.pending.values()
+            # One that waits to be run again is its scheduler's.
+            if not request.done and request.owner is self and request.sequence not in known
+        ]
         for request in waiting:
             self.pending.pop(request.sequence, None)
             _free_copies(request)

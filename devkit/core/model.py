@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from devkit.contract import config as contract
 from devkit.core import checks
+from devkit.core.controls import Controls
 from devkit.core.instance import Instance
 from devkit.core.launcher import Launcher, Process
 from devkit.core.options import Options
 from devkit.core.request import Request, Response
-from devkit.core.scheduler import DirectScheduler, DynamicBatcher
+from devkit.core.scheduler import DirectScheduler, DynamicBatcher, QueuePolicy
+from devkit.core.sequence import SequenceBatcher
+from devkit.core.snapshot import Snapshot
 from devkit.core.statistics import Counters
 from devkit.core.taps import InstanceEvent, Taps
 from devkit.errors import InferError, LoadError
@@ -31,6 +34,7 @@ from devkit.transport.memory import Slab, slab_name
 
 if TYPE_CHECKING:
     from devkit.core.bls import Bls
+    from devkit.core.rate_limiter import RateLimiter
 
 log = logging.getLogger("devkit.model")
 
@@ -105,25 +109,36 @@ class Model:
         self.instances: list[Instance] = []
         self.load_seconds = 0.0
         self.bls: Bls | None = None
+        self.limiter: RateLimiter | None = None
         self.state = "loading"
         self._options = options
         self._launcher = launcher
         self._taps = taps
         self._slab: Slab | None = None
+        self._snapshot: Snapshot | None = None
         self._order: Ordered | None = None
         self._deaths: dict[str, tuple[int, float]] = {}
         self._restarts: set[asyncio.Task[None]] = set()
         self._drained = asyncio.Event()
         self.open_requests = 0
+        self.sequences: SequenceBatcher | None = None
         self.scheduler = self._make_scheduler()
-        self.may_prefetch = type(self.scheduler) is DirectScheduler and not self.decoupled
+        self.may_prefetch = (
+            type(self.scheduler) is DirectScheduler
+            and not self.decoupled
+            and options.rate_limit == "off"
+        )
 
     def _make_scheduler(self) -> DirectScheduler:
         config = self.config
-        if config.WhichOneof("scheduling_choice") != "dynamic_batching":
+        choice = config.WhichOneof("scheduling_choice")
+        if choice == "sequence_batching":
+            controls = Controls(config, self.model_dir)
+            self.sequences = SequenceBatcher(self, config.sequence_batching, controls)
+            return self.sequences
+        if choice != "dynamic_batching":
             return DirectScheduler(self.refuse)
         batching = config.dynamic_batching
-        policy = batching.default_queue_policy
         if batching.preserve_ordering:
             self._order = Ordered()
         return DynamicBatcher(
@@ -131,10 +146,12 @@ class Model:
             max_batch_size=self.max_batch_size,
             preferred=tuple(batching.preferred_batch_size),
             delay_us=batching.max_queue_delay_microseconds,
-            max_queue_size=policy.max_queue_size,
-            timeout_us=policy.default_timeout_microseconds,
-            allow_timeout_override=policy.allow_timeout_override,
-            reject_timed_out=policy.timeout_action == 0,
+            policy=_policy(batching.default_queue_policy),
+            levels=batching.priority_levels,
+            default_level=batching.default_priority_level,
+            policies={
+                level: _policy(each) for level, each in batching.priority_queue_policy.items()
+            },
         )
 
     # -- requests ------------------------------------------------------------------------------
@@ -150,8 +167,13 @@ class Model:
             if len(memo) > 8:
                 memo.clear()  # of models that were swapped long ago
             memo[self.generation] = fit
-        checks.check_buffers(request, self.name, fit)
         request.model = self
+        try:
+            checks.check_buffers(request, self.name, fit)
+        except checks.LateRefusal as refusal:
+            self.open_requests += 1
+            asyncio.get_running_loop().call_soon(self.refuse, request, refusal, "OTHER")
+            return
         request.batch_size = fit.batch_size
         request.fit_key = fit.batch_key
         request.times.queue_start = time.monotonic_ns()
@@ -228,6 +250,8 @@ class Model:
                 raise result
         self.scheduler.workers = list(self.instances)
         self.load_seconds = time.monotonic() - began
+        named = [file for instance in self.instances for file in instance.files]
+        self._snapshot = Snapshot(self.model_dir, named)
         self.state = "ready"
         for instance in list(self.instances):
             if instance.state == "dead":  # between its READY and now
@@ -241,6 +265,8 @@ class Model:
         )
         self._tell(instance, "starting")
         await instance.connect()
+        if self.limiter is not None:
+            await self._limit(instance, spec)
         instance.data.write(
             messages.json_frame(messages.INITIALIZE, self._initialize("load", instance, spec))
         )
@@ -255,6 +281,16 @@ class Model:
         instance.modules = list(answer.get("modules", ()))
         self._tell(instance, "ready")
         return instance
+
+    async def _limit(self, instance: Instance, spec: contract.InstanceSpec) -> None:
+        assert self.limiter is not None
+        try:
+            instance.permit = self.limiter.admit(
+                spec, lambda: bool(self.scheduler.queue), lambda: self.scheduler.dispatch()
+            )
+        except LoadError:
+            await instance.stop(0.0)
+            raise
 
     async def _launch(self) -> Process:
         return await self._launcher.start(
@@ -288,6 +324,8 @@ class Model:
         self, action: str, instance: Instance, spec: contract.InstanceSpec | None
     ) -> dict[str, Any]:
         options = self._options
+        folder = self._snapshot.place() if self._snapshot else self.model_dir
+        version_dir = folder / self.version_text
         return {
             "action": action,
             "args": {
@@ -295,13 +333,13 @@ class Model:
                 "model_instance_kind": spec.kind if spec else "CPU",
                 "model_instance_name": instance.name,
                 "model_instance_device_id": str(spec.device_id if spec else 0),
-                "model_repository": str(self.model_dir),
+                "model_repository": str(folder),
                 "model_version": self.version_text,
                 "model_name": self.name,
             },
-            "model_path": str(self.file),
-            "version_dir": str(self.version_dir),
-            "model_dir": str(self.model_dir),
+            "model_path": str(version_dir / self.file.name),
+            "version_dir": str(version_dir),
+            "model_dir": str(folder),
             "module_name": f"{self.version_text}.{self.file.stem}",
             "config": contract.auto_complete_input(self.config)
             if action == "auto_complete"
@@ -352,6 +390,10 @@ class Model:
         self._tell(instance, "dead")
         if instance in self.scheduler.workers:
             self.scheduler.workers.remove(instance)
+        if instance.permit is not None:
+            instance.permit.close()
+        if self.sequences is not None:
+            self.sequences.died(begun)
         self.scheduler.give_back(waiting)
         task = asyncio.get_running_loop().create_task(self._restart(instance))
         self._restarts.add(task)
@@ -410,12 +452,16 @@ class Model:
         self.config, self.config_text = config, contract.to_json(config)
         self.instances = [i for i in self.instances if i.name in wanted] + fresh
         self.scheduler.workers = [i for i in self.instances if i.state == "ready"]
+        if self.sequences is not None:
+            self.sequences.forget({instance.name for instance in extra})
         self.scheduler.dispatch()
         await asyncio.gather(*(self._retire(instance) for instance in extra))
 
     async def _retire(self, instance: Instance) -> None:
         while instance.batches:
             await asyncio.sleep(0.01)
+        if instance.permit is not None:
+            instance.permit.close()
         await instance.stop(5.0)
         self._tell(instance, "stopped")
 
@@ -462,10 +508,14 @@ class Model:
         for instance in self.instances:
             for request in instance.begun_and_waiting()[0]:
                 instance.fail(request, checks.not_healthy(instance.name), "BACKEND")
+            if instance.permit is not None:
+                instance.permit.close()
             self._tell(instance, "stopped")
         if self._slab is not None:
             self._slab.unlink()
             self._slab = None
+        if self._snapshot is not None:
+            self._snapshot.drop()
         self.state = "stopped"
 
     async def _wait_drained(self) -> None:
@@ -486,6 +536,15 @@ class Model:
         """A request the model makes to another model."""
         if self.bls is not None:
             self.bls.handle(instance, kind, payload)
+
+
+def _policy(policy: Any) -> QueuePolicy:
+    return QueuePolicy(
+        timeout_us=policy.default_timeout_microseconds,
+        override=policy.allow_timeout_override,
+        reject=policy.timeout_action == 0,
+        max_size=policy.max_queue_size,
+    )
 
 
 def _how(dead: Instance) -> str:

@@ -25,6 +25,9 @@ class Options:
         shm_default_byte_size, shm_growth_byte_size: first size and step of every slab, bytes.
         stub_timeout_seconds: how long a stub may take to load its model; 0 for no limit.
         restart_backoff: seconds between restarts of an instance that keeps dying, the last repeats.
+        rate_limit: `off`, or `execution_count`: instances run when they get the resources their
+            groups name.
+        rate_limit_resource: `NAME:COUNT` or `NAME:COUNT:DEVICE`, how much there is of a resource.
         python: interpreter of the stubs, empty for the runtime's own.
         workspace: folder whose `.devkit/` holds scratch models; also names the discovery file.
     """
@@ -41,6 +44,8 @@ class Options:
     shm_growth_byte_size: int = 1 << 20
     stub_timeout_seconds: float = 0.0
     restart_backoff: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
+    rate_limit: str = "off"
+    rate_limit_resource: tuple[str, ...] = ()
     python: str = ""
     log_verbose: int = 0
     watch: bool = False

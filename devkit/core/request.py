@@ -136,6 +136,15 @@ class Request:
         return f"[request id: {self.id or '<id_unknown>'}] "
 
 
+class NullRequest(Request):
+    """Fills the slot of a sequence with nothing to run, so that others keep theirs.
+
+    The model sees it (READY false) and answers it; nobody gets the answer, and nothing counts it.
+    """
+
+    __slots__ = ()
+
+
 @dataclass(slots=True, eq=False)
 class OutputSignature:
     """Description of a response's outputs, one object per distinct one an instance has sent.

@@ -2,7 +2,8 @@
 
 `DirectScheduler` gives an idle instance one request at a time (what the real server does for a
 Python model without dynamic batching); `DynamicBatcher` collects them. Both run on the event loop
-alone, so there is nothing to lock. Neither knows what an instance is made of.
+alone, so there is nothing to lock. Neither knows what an instance is made of. Sequences are
+`core.sequence`'s, resources `core.rate_limiter`'s.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from devkit.core.checks import cancelled
@@ -123,12 +125,47 @@ FULL_ROOM = 4
 """`Worker.room()` of an instance with nothing to do; less means that it would queue in the stub."""
 
 
+@dataclass(frozen=True, slots=True)
+class QueuePolicy:
+    """How long a queue may be, and what becomes of a request that waits too long in it.
+
+    Attributes:
+        timeout_us: the longest wait, 0 for no limit.
+        override: whether a request's own timeout counts where it is the shorter one.
+        reject: refuse a late request; otherwise it runs when nothing in time waits.
+        max_size: refuse what comes when so many wait, 0 for no limit.
+    """
+
+    timeout_us: int = 0
+    override: bool = False
+    reject: bool = True
+    max_size: int = 0
+
+    @property
+    def timed(self) -> bool:
+        return bool(self.timeout_us or self.override)
+
+    def limit(self, request: Request) -> int:
+        """Nanoseconds that `request` may wait, 0 for no limit."""
+        limit = self.timeout_us
+        if self.override and request.timeout and (not limit or request.timeout < limit):
+            limit = request.timeout
+        return limit * 1000
+
+
+NO_POLICY = QueuePolicy()
+
+
 class DynamicBatcher(DirectScheduler):
     """Collects requests into batches as the real server's dynamic batcher does.
 
     A batch closes when it has the largest preferred size, when the next request does not fit
     (too large, or another shape in an input that is not ragged), or when its oldest request has
     waited `max_queue_delay_microseconds`; with no delay set, whatever waits goes at once.
+
+    `queue` is in the order in which requests run: by priority level (1 first), within a level
+    those that are late and were only put back (`timeout_action: DELAY`) last. Whether a request is
+    late is asked when its turn has come, not before: while every instance is busy, nobody is told.
     """
 
     def __init__(
@@ -138,51 +175,103 @@ class DynamicBatcher(DirectScheduler):
         max_batch_size: int,
         preferred: tuple[int, ...],
         delay_us: int,
-        max_queue_size: int = 0,
-        timeout_us: int = 0,
-        allow_timeout_override: bool = False,
-        reject_timed_out: bool = True,
+        policy: QueuePolicy = NO_POLICY,
+        levels: int = 0,
+        default_level: int = 0,
+        policies: Mapping[int, QueuePolicy] | None = None,
     ) -> None:
         super().__init__(refuse)
         self._max = max_batch_size
         self._preferred = frozenset(preferred)
         self._largest = max(preferred, default=max_batch_size)
         self._delay = delay_us * 1000
-        self._max_queue = max_queue_size
-        self._timeout = timeout_us * 1000
-        self._override = allow_timeout_override
-        self._reject = reject_timed_out
+        self._policy = policy
+        self._levels = levels
+        self._default_level = default_level
+        self._policies = dict(policies or {})
+        self._delayed: set[Request] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._timed = bool(timeout_us or allow_timeout_override)
+        every = (policy, *self._policies.values())
+        self._timed = any(each.timed for each in every)
+        self._bounded = any(each.max_size for each in every)
 
     def submit(self, request: Request) -> None:
-        if self._max_queue and len(self.queue) >= self._max_queue:
-            raise InferError(f"{request.label()}Exceeds maximum queue size", Code.UNAVAILABLE)
-        request.owner = self
-        self.queue.append(request)
+        self.put(request)
         self.dispatch()
+
+    def put(self, request: Request) -> None:
+        """Queue `request` without running anything. Raises InferError where the queue is full."""
+        if self._bounded:
+            self._check_size(request)
+        request.owner = self
+        self._insert(request)
+
+    def _insert(self, request: Request) -> None:
+        queue = self.queue
+        if not self._levels and not self._delayed:
+            queue.append(request)
+            return
+        rank = self._rank(request)
+        place = len(queue)
+        while place and self._rank(queue[place - 1]) > rank:
+            place -= 1
+        queue.insert(place, request)
+
+    def _level(self, request: Request) -> int:
+        """The request's level; one that names none, or none there is, has the default's."""
+        if 1 <= request.priority <= self._levels:
+            return request.priority
+        return self._default_level
+
+    def _rank(self, request: Request) -> tuple[int, bool]:
+        return self._level(request), request in self._delayed
+
+    def _policy_of(self, request: Request) -> QueuePolicy:
+        if not self._policies:
+            return self._policy
+        return self._policies.get(self._level(request), self._policy)
+
+    def _check_size(self, request: Request) -> None:
+        limit = self._policy_of(request).max_size
+        if not limit:
+            return
+        level = self._level(request)
+        waiting = len(self.queue)
+        if self._levels:
+            waiting = sum(self._level(other) == level for other in self.queue)
+        if waiting >= limit:
+            raise InferError(f"{request.label()}Exceeds maximum queue size", Code.UNAVAILABLE)
 
     def dispatch(self) -> None:
         while self.queue:
             worker = self._idle()
             if worker is None:
                 return
-            if self._timed:
-                self._expire()
-            batch, wait = self._collect()
+            late = self._set_late_aside(self._max) if self._timed else []
+            batch, wait = self._collect() if self.queue else ([], 0)
+            if batch and self._timed:
+                late += self._set_late_aside(1)
+            for request in batch:
+                request.owner = None
+            if self._delayed:
+                self._delayed.difference_update(batch)
+            if batch:
+                worker.execute(batch)
+            for request in late:
+                # No prefix here, unlike the refusals that come before the queue.
+                error = InferError("Request timeout expired", Code.UNAVAILABLE)
+                self.refuse(request, error, "REJECTED")
             if wait:
                 self._wake_in(wait)
                 return
-            if not batch:
+            if not batch and not late:
                 return
-            for request in batch:
-                request.owner = None
-            worker.execute(batch)
 
     def _collect(self) -> tuple[list[Request], int]:
         """The next batch, taken off the queue, or the nanoseconds to wait for more of it."""
         total, count, best = 0, 0, 0
         key, full = None, False
+        oldest = self.queue[0].times.queue_start
         for request in self.queue:
             size = request.batch_size
             if count:
@@ -195,15 +284,20 @@ class DynamicBatcher(DirectScheduler):
                 key = request.fit_key
             total += size
             count += 1
+            if self._levels and request.times.queue_start < oldest:
+                oldest = request.times.queue_start
             if total in self._preferred:
                 best = count
         now = time.monotonic_ns()
-        overdue = bool(self._delay) and now - self.queue[0].times.queue_start >= self._delay
+        overdue = bool(self._delay) and now - oldest >= self._delay
         if best and not overdue:
             return self._take(best), 0
         if full or overdue or not self._delay or total >= self._largest:
             return self._take(count), 0
-        return [], self.queue[0].times.queue_start + self._delay - now
+        wait = oldest + self._delay - now
+        if self._timed:
+            wait = min(wait, self._soonest_late(count, now))
+        return [], max(wait, 1)
 
     def _take(self, count: int) -> list[Request]:
         return [self.queue.popleft() for _ in range(count)]
@@ -214,28 +308,45 @@ class DynamicBatcher(DirectScheduler):
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(nanoseconds / 1e9, self.dispatch)
 
-    def _expire(self) -> None:
-        """Refuse (or, with DELAY, put last) what has waited longer than its timeout."""
-        now = time.monotonic_ns()
-        late = [request for request in self.queue if self._is_late(request, now)]
-        for request in late:
-            self.queue.remove(request)
-            if self._reject:
-                request.owner = None
-                self.refuse(
-                    request,
-                    InferError(f"{request.label()}Request timeout expired", Code.UNAVAILABLE),
-                    "REJECTED",
-                )
-            else:
-                request.timeout = 0
-                self.queue.append(request)
+    def _set_late_aside(self, count: int) -> list[Request]:
+        """Take late requests off the first `count` places; returns those to refuse.
 
-    def _is_late(self, request: Request, now: int) -> bool:
-        limit = self._timeout
-        if self._override and request.timeout:
-            limit = min(limit, request.timeout * 1000) if limit else request.timeout * 1000
-        return bool(limit) and now - request.times.queue_start > limit
+        What lies behind is asked when its turn comes.
+        """
+        now = time.monotonic_ns()
+        queue, refused, place = self.queue, [], 0
+        while place < min(count, len(queue)):
+            request = queue[place]
+            policy = self._policy_of(request)
+            limit = policy.limit(request)
+            if not limit or request in self._delayed or now - request.times.queue_start <= limit:
+                place += 1
+                continue
+            del queue[place]
+            if policy.reject:
+                request.owner = None
+                refused.append(request)
+            else:
+                self._delayed.add(request)
+                self._insert(request)
+        return refused
+
+    def _soonest_late(self, count: int, now: int) -> int:
+        """Nanoseconds until the first of the next `count` requests is late."""
+        soonest = self._delay
+        for _, request in zip(range(count), self.queue, strict=False):
+            limit = self._policy_of(request).limit(request)
+            if limit and request not in self._delayed:
+                soonest = min(soonest, request.times.queue_start + limit + 1 - now)
+        return soonest
+
+    def cancel(self, request: Request) -> None:
+        self._delayed.discard(request)
+        super().cancel(request)
+
+    def fail_all(self, error: InferError) -> None:
+        self._delayed.clear()
+        super().fail_all(error)
 
     def close(self) -> None:
         if self._timer is not None:

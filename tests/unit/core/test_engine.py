@@ -261,3 +261,30 @@ async def test_an_override_serves_other_files_without_touching_the_repository(be
     await made.engine.reload("double")
     assert (await made.ask("double", [1])).tolist() == [2.0]
     assert not scratch.exists()
+
+
+async def test_a_death_after_a_save_that_does_not_load_restarts_what_served(bench: Make) -> None:
+    made = await started(bench)
+    home = made.write(
+        "double", code="import helper\n" + DOUBLE.replace("FACTOR = 2", "FACTOR = helper.F")
+    )
+    (home / "1" / "helper.py").write_text("F = 7\n")
+    (home / "1" / "weights.bin").write_bytes(b"data")
+    await made.engine.load("double")
+    (home / "1" / "helper.py").write_text("F = = 8\n")
+    made.write("double", code="this does not load")
+    with pytest.raises(LoadError):
+        await made.engine.load("double")
+    instance = made.engine.model("double").instances[0]
+    os.kill(instance.pid, signal.SIGKILL)
+    await asyncio.wait_for(instance.ended.wait(), 10)
+    assert (await made.ask("double", [1])).tolist() == [7.0]
+
+
+async def test_span_is_there_inside_a_model(bench: Make) -> None:
+    code = DOUBLE.replace(
+        "        responses = []",
+        "        import devkit\n        with devkit.span('work'):\n            responses = []",
+    )
+    made = await started(bench, code=code)
+    assert (await made.ask("double", [1])).tolist() == [2.0]

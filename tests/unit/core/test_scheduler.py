@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from devkit.core.request import Description, Request, TensorSpec
-from devkit.core.scheduler import FULL_ROOM, DirectScheduler, DynamicBatcher
+from devkit.core.scheduler import FULL_ROOM, DirectScheduler, DynamicBatcher, QueuePolicy
 from devkit.errors import Code, InferError
 
 
@@ -182,7 +182,7 @@ async def test_a_full_batch_does_not_wait_for_the_delay() -> None:
 
 
 def test_a_full_queue_refuses() -> None:
-    scheduler, worker = batcher(max_queue_size=1), Bench()
+    scheduler, worker = batcher(policy=QueuePolicy(max_size=1)), Bench()
     worker.free = False
     scheduler.workers = [worker]
     scheduler.submit(request("a"))
@@ -197,8 +197,8 @@ def test_a_full_queue_refuses() -> None:
 def test_a_request_past_its_timeout_is_refused_or_put_last(reject: bool) -> None:
     refused = Refused()
     scheduler = batcher(
-        refused, max_batch_size=1, preferred=(1,), allow_timeout_override=True,
-        reject_timed_out=reject,
+        refused, max_batch_size=1, preferred=(1,),
+        policy=QueuePolicy(override=True, reject=reject),
     )  # fmt: skip
     worker = Bench()
     late = request("late", timeout=1)
