@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from devkit.core.bls import Bls
+from devkit.core.custom_metrics import CustomMetrics, Family
 from devkit.core.ensemble import Ensemble
 from devkit.core.launcher import Launcher
 from devkit.core.model import Model
@@ -81,6 +82,7 @@ class Engine:
         self.log_settings = LogSettings(log_verbose_level=options.log_verbose)
         self.trace_settings = TraceSettings()
         self.bls = Bls(self)
+        self._custom_metrics = CustomMetrics()
         self.limiter: RateLimiter | None = None
         if options.rate_limit != "off":
             self.limiter = RateLimiter(parse_amounts(options.rate_limit_resource))
@@ -197,10 +199,15 @@ class Engine:
     def _connect(self, model: Model) -> None:
         """Give a new model the doors it may need: ensembles and BLS send requests of their own."""
         model.bls = self.bls
+        model.custom_metrics = self._custom_metrics
         model.limiter = self.limiter
         if isinstance(model, Ensemble):
             model.infer = self.infer
             model.cancel_child = self.cancel
+
+    def custom_metrics(self) -> list[Family]:
+        """Metric families that models have made."""
+        return self._custom_metrics.families()
 
     def cancel(self, request: Request) -> None:
         """Nobody waits for `request` any more: take it out of a queue, or tell its instance."""

@@ -342,10 +342,13 @@ class Instance:
         self._mean_execute += (infer - self._mean_execute) / 16
         for wire in result.responses:
             self._deliver(wire, ending=True)
-        requests, size = batch.requests, batch.size
+        requests = batch.requests
+        counters = self.model.counters
         if self.model.sequences is not None:
+            # Empty slots are part of the batch's size, but no inference of anybody's.
             requests = [request for request in requests if type(request) is not NullRequest]
-        self.model.counters.executed(requests, size, result.started, result.ended)
+            counters.inference_count -= len(batch.requests) - len(requests)
+        counters.executed(requests, batch.size, result.started, result.ended)
         self._over(batch)
 
     def _take_batch(self, number: int) -> Batch:
@@ -623,6 +626,8 @@ class Instance:
         region_path(self.model.response_slab_name(self.name)).unlink(missing_ok=True)
         if self.model.bls is not None:
             self.model.bls.ended(self)
+        if self.model.custom_metrics is not None:
+            self.model.custom_metrics.ended(self)
         self.ended.set()
 
     def begun_and_waiting(self) -> tuple[list[Request], list[Request]]:

@@ -34,6 +34,7 @@ from devkit.transport.memory import Slab, slab_name
 
 if TYPE_CHECKING:
     from devkit.core.bls import Bls
+    from devkit.core.custom_metrics import CustomMetrics
     from devkit.core.rate_limiter import RateLimiter
 
 log = logging.getLogger("devkit.model")
@@ -109,6 +110,7 @@ class Model:
         self.instances: list[Instance] = []
         self.load_seconds = 0.0
         self.bls: Bls | None = None
+        self.custom_metrics: CustomMetrics | None = None
         self.limiter: RateLimiter | None = None
         self.state = "loading"
         self._options = options
@@ -529,7 +531,12 @@ class Model:
     # -- what a stub asks beside its answers -----------------------------------------------------
 
     def on_control(self, instance: Instance, message: dict[str, Any]) -> None:
-        """A control message that is not about the instance alone (metrics)."""
+        """A control message that is not about the instance alone."""
+        if message.get("op") == "metric" and self.custom_metrics is not None:
+            reply = self.custom_metrics.handle(instance, message)
+            if reply is not None:
+                instance.send_control(reply)
+            return
         log.debug("%s: unhandled control message %s", instance.name, message.get("op"))
 
     def on_bls(self, instance: Instance, kind: int, payload: memoryview) -> None:

@@ -156,6 +156,8 @@ class RateLimiter:
         """`permit`'s instance is done; the next in line may run."""
         for key, count in permit.needs.items():
             self._used[key] -= count
+        if permit.needs and permit.wanted() and permit not in self._line:
+            self._line.append(permit)  # before others are served: it may come first again
         self.serve()
 
     def remove(self, permit: Permit) -> None:

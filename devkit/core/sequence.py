@@ -2,9 +2,7 @@
 
 Each instance has a lane of slots; a sequence holds one from its START until its END (or until it
 has been silent for too long), and waits in the backlog while none is free. How a lane makes batches
-is the strategy's: `DirectLane` gives each slot its place in the batch, `OldestLane` runs a dynamic
-batcher over the requests that are next in their sequences. What the control tensors hold is
-`core.controls`' business.
+is `core.lanes`' business, what the control tensors hold is `core.controls`'.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -20,11 +17,12 @@ from typing import Any, Protocol
 
 from devkit.core.checks import cancelled
 from devkit.core.controls import END, START, Controls
+from devkit.core.lanes import DirectLane, Lane, OldestLane, Sequence
 from devkit.core.request import NullRequest, Request
-from devkit.core.scheduler import FULL_ROOM, DirectScheduler, DynamicBatcher, Worker
-from devkit.errors import InferError
+from devkit.core.scheduler import DirectScheduler, Worker
+from devkit.errors import Code, InferError
 
-log = logging.getLogger("devkit.sequence")
+LONGEST_ID = 128
 
 
 class Host(Protocol):
@@ -36,129 +34,6 @@ class Host(Protocol):
     open_requests: int
 
     def refuse(self, request: Request, error: InferError, reason: str) -> None: ...
-
-
-class Sequence:
-    """One sequence: its requests to come, where it runs, and when it was last heard of."""
-
-    __slots__ = ("identity", "lane", "last", "queue", "running", "slot", "ended")
-
-    def __init__(self, identity: int | str) -> None:
-        self.identity = identity
-        self.queue: deque[Request] = deque()
-        self.running: Request | None = None
-        self.lane: Lane | None = None
-        self.slot = -1
-        self.last = 0
-        self.ended = False
-        """No request can join it any more; its slot is free once the queue is empty."""
-
-    def over(self) -> bool:
-        return self.ended and not self.queue and self.running is None
-
-
-class Lane:
-    """The slots of one instance."""
-
-    def __init__(self, worker: Worker, slots: int, order: int) -> None:
-        self.worker = worker
-        self.order = order
-        self.slots: list[Sequence | None] = [None] * slots
-
-    def add(self, sequence: Sequence, request: Request) -> None:
-        """`request` has joined the end of `sequence`'s queue."""
-
-    def dispatch(self) -> None:
-        """Run what can run now."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """End timers, if any."""
-
-
-class DirectLane(Lane):
-    """A batch has a place for each slot; places before the last one used are filled up."""
-
-    def __init__(
-        self, worker: Worker, slots: int, order: int, batcher: SequenceBatcher, settings: Any
-    ) -> None:
-        super().__init__(worker, slots, order)
-        self._batcher = batcher
-        self._delay = settings.max_queue_delay_microseconds * 1000
-        self._enough = settings.minimum_slot_utilization * slots
-        self._timer: asyncio.TimerHandle | None = None
-
-    def dispatch(self) -> None:
-        ready = [each for each in self.slots if each and each.queue and each.running is None]
-        if not ready or self.worker.room() < FULL_ROOM:
-            return
-        if self._delay and len(ready) < self._enough:
-            oldest = min(each.queue[0].times.queue_start for each in ready)
-            wait = oldest + self._delay - time.monotonic_ns()
-            if wait > 0:
-                self.close()
-                loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(wait / 1e9, self.dispatch)
-                return
-        first = ready[0].queue[0]
-        fitting = {each.slot: each for each in ready if each.queue[0].fit_key == first.fit_key}
-        batch: list[Request] = []
-        for slot in range(max(fitting) + 1):
-            sequence = fitting.get(slot)
-            if sequence is None:
-                batch.append(self._batcher.null(first))
-            else:
-                request = sequence.running = sequence.queue.popleft()
-                batch.append(request)
-        self._batcher.execute(self.worker, batch)
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-class OldestLane(Lane):
-    """The first requests of all sequences share batches, those that came first going first."""
-
-    def __init__(
-        self, worker: Worker, slots: int, order: int, batcher: SequenceBatcher, settings: Any
-    ) -> None:
-        super().__init__(worker, slots, order)
-        self._batcher = batcher
-        self.dynamic = DynamicBatcher(
-            batcher.refuse,
-            max_batch_size=max(batcher.max_batch_size, 1),
-            preferred=tuple(settings.preferred_batch_size),
-            delay_us=settings.max_queue_delay_microseconds,
-        )
-        self.dynamic.workers = [self]
-
-    @property
-    def name(self) -> str:
-        """The instance's; for the dynamic batcher, the lane is its worker."""
-        return self.worker.name
-
-    def room(self) -> int:
-        return self.worker.room()
-
-    def execute(self, requests: list[Request]) -> None:
-        self._batcher.execute(self.worker, requests)
-
-    def add(self, sequence: Sequence, request: Request) -> None:
-        if sequence.running is None:
-            sequence.running = sequence.queue.popleft()
-            self.dynamic.put(sequence.running)
-            sequence.running.owner = self._batcher
-
-    def dispatch(self) -> None:
-        for sequence in self.slots:
-            if sequence and sequence.queue and sequence.running is None:
-                self.add(sequence, sequence.queue[0])
-        self.dynamic.dispatch()
-
-    def close(self) -> None:
-        self.dynamic.close()
 
 
 class SequenceBatcher(DirectScheduler):
@@ -191,6 +66,11 @@ class SequenceBatcher(DirectScheduler):
     def submit(self, request: Request) -> None:
         """Queue `request` in its sequence. Raises InferError where it belongs to none."""
         name = self._host.name
+        if len(str(request.correlation_id)) > LONGEST_ID:
+            raise InferError(
+                f"string correlation ID cannot be longer than {LONGEST_ID} characters",
+                Code.UNSUPPORTED,
+            )
         if request.batch_size != 1:
             raise InferError(
                 f"inference request to model '{name}' must specify batch-size 1 due to "
@@ -422,7 +302,7 @@ class SequenceBatcher(DirectScheduler):
     # -- looking, cancelling, ending -------------------------------------------------------------
 
     @property
-    def queue(self) -> deque[Request]:  # type: ignore[override]
+    def queue(self) -> deque[Request]:
         return deque(self._waiting())
 
     @queue.setter

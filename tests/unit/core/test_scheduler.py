@@ -210,3 +210,118 @@ def test_a_request_past_its_timeout_is_refused_or_put_last(reject: bool) -> None
     else:
         finish(scheduler, worker)
         assert worker.batches[1] == ["late"]
+
+
+def levels(refused: Refused | None = None, **options: object) -> DynamicBatcher:
+    """Three priority levels, the second for requests that name none."""
+    given = {"levels": 3, "default_level": 2, "max_batch_size": 1, "preferred": (1,), **options}
+    return batcher(refused, **given)
+
+
+def drain(scheduler: DynamicBatcher, worker: Bench) -> list[str]:
+    while scheduler.queue:
+        finish(scheduler, worker)
+    return [name for batch in worker.batches for name in batch]
+
+
+def test_lower_priority_levels_run_first() -> None:
+    scheduler, worker = levels(), Bench()
+    fill(
+        scheduler, worker,
+        *(
+            request(name, priority=priority)
+            for name, priority in (("c", 3), ("b0", 0), ("b2", 2), ("a", 1), ("b9", 9), ("a1", 1))
+        ),
+    )  # fmt: skip
+    # A level that does not exist is the default one.
+    assert drain(scheduler, worker) == ["a", "a1", "b0", "b2", "b9", "c"]
+
+
+def test_a_batch_takes_from_several_levels() -> None:
+    scheduler, worker = levels(max_batch_size=3, preferred=(3,)), Bench()
+    fill(
+        scheduler, worker, request("c", priority=3), request("b", priority=2),
+        request("a", priority=1), request("d", priority=3),
+    )  # fmt: skip
+    assert worker.batches == [["a", "b", "c"]]
+
+
+def test_each_level_has_its_own_policy() -> None:
+    refused = Refused()
+    scheduler, worker = (
+        levels(refused, policies={1: QueuePolicy(max_size=1), 3: QueuePolicy(timeout_us=1000)}),
+        Bench(),
+    )
+    late = request("late", priority=3)
+    patient = request("patient")
+    for each in (late, patient):
+        each.times.queue_start -= 10_000_000
+    worker.free = False
+    scheduler.workers = [worker]
+    scheduler.submit(late)
+    scheduler.submit(patient)
+    scheduler.submit(request("a", priority=1))
+    with pytest.raises(InferError, match="Exceeds maximum queue size"):
+        scheduler.submit(request("a2", priority=1))
+    assert drain(scheduler, worker) == ["a", "patient"]
+    assert refused == [("late", Code.UNAVAILABLE, "REJECTED")]
+
+
+def test_the_shorter_timeout_counts() -> None:
+    policy = QueuePolicy(timeout_us=1000, override=True)
+    assert policy.limit(request("a", timeout=5000)) == 1_000_000
+    assert policy.limit(request("b", timeout=10)) == 10_000
+    assert QueuePolicy(timeout_us=1000).limit(request("c", timeout=10)) == 1_000_000
+    assert QueuePolicy().limit(request("d", timeout=10)) == 0
+
+
+def test_late_requests_that_are_put_back_run_in_order_after_those_in_time() -> None:
+    scheduler, worker = (
+        batcher(
+            max_batch_size=1, preferred=(1,), policy=QueuePolicy(timeout_us=1000, reject=False)
+        ),
+        Bench(),
+    )
+    late = [request(name, timeout=7) for name in "ab"]
+    for each in late:
+        each.times.queue_start -= 10_000_000
+    fill(scheduler, worker, *late, request("c"), request("d"))
+    assert drain(scheduler, worker) == ["c", "d", "a", "b"]
+    assert late[0].timeout == 7  # the model is told what the client asked for
+
+
+def test_nobody_is_told_to_be_late_while_every_instance_is_busy() -> None:
+    refused = Refused()
+    scheduler, worker = batcher(refused, policy=QueuePolicy(timeout_us=1)), Bench()
+    worker.free = False
+    scheduler.workers = [worker]
+    late = request("late")
+    late.times.queue_start -= 1_000_000
+    scheduler.submit(late)
+    assert refused == []
+    finish(scheduler, worker)
+    assert refused == [("late", Code.UNAVAILABLE, "REJECTED")]
+    assert worker.batches == []
+
+
+async def test_a_timeout_shorter_than_the_delay_is_kept() -> None:
+    refused = Refused()
+    scheduler = batcher(refused, delay_us=60_000_000, policy=QueuePolicy(timeout_us=20_000))
+    worker = Bench()
+    scheduler.workers = [worker]
+    scheduler.submit(request("a"))
+    while not refused:
+        await asyncio.sleep(0.002)
+    assert worker.batches == []
+    assert not scheduler.queue
+
+
+def test_a_refused_request_may_make_its_client_send_another() -> None:
+    scheduler, worker = batcher(policy=QueuePolicy(timeout_us=1)), Bench()
+    late = request("late")
+    late.times.queue_start -= 1_000_000
+    again = request("again")
+    again.times.queue_start += 60_000_000_000
+    scheduler.refuse = lambda *_: scheduler.submit(again)
+    fill(scheduler, worker, late)
+    assert worker.batches == [["again"]]
