@@ -213,6 +213,6 @@ class MetricFamily:
                 raise _failed(
                     "Error when creating Metric", "attempt to access JSON non-string as string"
                 )
-        if buckets is not None and any(a >= b for a, b in itertools.pairwise(buckets)):
+        if buckets is not None and any(a >= b for a, b in zip(buckets, buckets[1:])):
             raise _failed("Error when creating Metric", "Bucket Boundaries must be strictly sorted")
         return Metric._of(self, labels or {}, buckets)

@@ -133,6 +133,7 @@ class Stub:
         self._memory = ResponseMemory(slab["name"], slab["size"], slab["step"])
         self._decoupled = bool(described.get("decoupled"))
         control = Control(self._control_channel)
+        control.verbose = int(described.get("verbose") or 0)
         self._outbox = Outbox(
             self._data,
             self._memory,
@@ -263,35 +264,42 @@ class Stub:
                 f"objects. InferenceRequest(s) size is:{len(requests)}, and InferenceResponse(s) "
                 f"size is:{len(answer)}\n"
             )
+        unanswered = 0
         for number, request in enumerate(requests):
-            if type(answer[number]) is not InferenceResponse:
-                self._check_unanswered(request, answer[number])
+            response = answer[number]
+            if type(response) is not InferenceResponse:
+                unanswered += self._is_forgotten(request, response)
             elif request._release != REQUEST_RELEASE_ALL:
                 raise Refused(
                     "Expected a None object in the execute function return list for reschduled "
-                    f"request, found type '{type(answer[number])}'."
+                    f"request, found type '{type(response)}'."
                 )
             elif request._sender is not None and request._sender.closed:
                 answer = [*answer[:number], None, *answer[number + 1 :]]
                 self._warn(
                     "answered-twice",
-                    "a response was returned for a request whose response sender has sent its "
+                    "execute returned a response for a request whose response sender has sent its "
                     "last: it is dropped here, and ends a production server",
                 )
+        if unanswered:
+            self._warn(
+                "no-response",
+                f"execute left {unanswered} of {len(requests)} requests without a response: the "
+                "client never gets an answer: None is taken as a promise to use the response "
+                "sender",
+            )
         return answer
 
-    def _check_unanswered(self, request: InferenceRequest, response: Any) -> None:
+    def _is_forgotten(self, request: InferenceRequest, response: Any) -> bool:
+        """Whether nobody is going to answer a request that execute gave no response for."""
         if response is not None:
             raise Refused(
                 "Expected an 'InferenceResponse' object in the execute function return list, "
                 f"found type '{type(response)}'."
             )
-        if not (self._decoupled or request._sender or request._release != REQUEST_RELEASE_ALL):
-            self._warn(
-                "no-response",
-                "execute returned None for a request whose response sender it does not use: a "
-                "production server never answers it, and its client waits for good",
-            )
+        if self._decoupled or request._sender is not None:
+            return False
+        return request._release == REQUEST_RELEASE_ALL
 
     def _failure(self, batch: int, count: int, started: int, problem: BaseException) -> bytes:
         """FAILURE frame of a batch whose execute raised or returned what may not be returned."""
@@ -324,7 +332,8 @@ class Stub:
     def _warn_undeclared(self, name: str) -> None:
         self._warn(
             "undeclared-output",
-            f"output '{name}' is not in the model's configuration: it is dropped without a word",
+            f"output '{name}' is not in the model's configuration: the output is dropped without a "
+            "word, even when the client asked for it",
         )
 
     def _warn(self, rule: str, message: str) -> None:
@@ -351,6 +360,6 @@ class Stub:
         problem = self._model.finalize()
         sys.stdout.flush()
         self._memory.unlink()
-        if self._finalized:
-            error = failures.text(problem) if problem else None
-            self._data.send(messages.json_frame(messages.FINALIZED, {"error": error}))
+        error = failures.text(problem) if problem else None
+        # Where the runtime is gone, this goes nowhere.
+        self._data.post(messages.json_frame(messages.FINALIZED, {"error": error}))

@@ -59,7 +59,9 @@ class PreferredMemory:
                 "PreferredMemory(preferred_memory_type: "
                 "triton::backend::python::PreferredMemory::MemoryType, "
                 "preferred_device_id: int = 0)",
-                (preferred_memory_type, preferred_device_id, *args),
+                (preferred_memory_type,)
+                if preferred_device_id == 0 and not args
+                else (preferred_memory_type, preferred_device_id, *args),
             )
         self._kind = preferred_memory_type
         self._device = preferred_device_id

@@ -135,7 +135,7 @@ class InferenceResponseSender:
                 "send",
                 f"(self: {pybind.MODULE}.InferenceResponseSender, "
                 f"response: {pybind.MODULE}.InferenceResponse = None, flags: int = 0) -> None",
-                (self, response, flags, *args),
+                (self, response) if flags == 0 and not args else (self, response, flags, *args),
             )
         current = link.current
         with self._lock:

@@ -53,6 +53,7 @@ class Zygote:
         self._socket = connected
         self._reader = messages.FrameReader()
         self._children: Dict[int, int] = {}
+        self._descriptors: List[int] = []
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         os.set_blocking(self._wake_read, False)
@@ -71,25 +72,25 @@ class Zygote:
                 if key.fileobj is not self._socket:
                     self._reap()
                     continue
+                # One read never goes beyond descriptors, but it may bring an earlier request too.
                 data, descriptors, _, _ = socket.recv_fds(self._socket, _CHUNK, _DESCRIPTORS)
                 if not data:
                     return 0
+                self._descriptors += descriptors
                 for _, payload in self._reader.feed(data):
-                    status = self._answer(messages.parse_json(payload), descriptors, selector)
-                    descriptors = []
+                    status = self._answer(messages.parse_json(payload), selector)
                     if status is not None:
                         return status
 
     def _send(self, message: Dict[str, Any]) -> None:
         self._socket.sendall(messages.json_frame(messages.CONTROL, message))
 
-    def _answer(
-        self, message: Dict[str, Any], descriptors: List[int], selector: Any
-    ) -> Optional[int]:
+    def _answer(self, message: Dict[str, Any], selector: Any) -> Optional[int]:
         """Answer one request; in a forked stub, run it and return its exit status."""
         if message["op"] == "preload":
             self._preload(message["modules"])
         elif message["op"] == "fork":
+            descriptors, self._descriptors = self._descriptors, []
             reason = unusable()
             if reason:
                 self._send({"op": "refused", "call": message["call"], "reason": reason})
@@ -100,8 +101,8 @@ class Zygote:
                     return self._become_stub(descriptors, message.get("env") or {})
                 self._children[pid] = message["call"]
                 self._send({"op": "forked", "call": message["call"], "pid": pid})
-        for descriptor in descriptors:
-            os.close(descriptor)
+            for descriptor in descriptors:
+                os.close(descriptor)
         return None
 
     def _preload(self, modules: List[str]) -> None:

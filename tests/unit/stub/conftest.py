@@ -21,6 +21,8 @@ from devkit.transport.channel import Channel
 from devkit.transport.messages import Place, Plan, WireRequest, WireResponse
 
 STUB = Path(devkit.__file__).parent / "stub" / "__main__.py"
+PYTHON = os.environ.get("DEVKIT_TEST_STUB_PYTHON", sys.executable)
+"""The interpreter the stubs run in: any Python from 3.9 on that has NumPy."""
 
 
 HEAD = """\
@@ -228,7 +230,7 @@ class StubProcess:
                 region.path.unlink(missing_ok=True)
 
 
-def spawn(python: str = sys.executable, **options: Any) -> tuple[Any, list[Channel]]:
+def spawn(python: str = PYTHON, **options: Any) -> tuple[Any, list[Channel]]:
     """Start a stub by exec; its process and this side's channels."""
     pairs = [socket.socketpair() for _ in range(3)]
     command = [python, "-Xfrozen_modules=off", str(STUB)]
@@ -244,6 +246,12 @@ def spawn(python: str = sys.executable, **options: Any) -> tuple[Any, list[Chann
     for _, theirs in pairs:
         theirs.close()
     return popen, [Channel(ours) for ours, _ in pairs]
+
+
+@pytest.fixture
+def stub_process() -> type[StubProcess]:
+    """For tests that start the process themselves: `stub_process(folder, popen, channels)`."""
+    return StubProcess
 
 
 @pytest.fixture

