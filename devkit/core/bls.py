@@ -127,18 +127,18 @@ class Bls:
             self._engine.infer(request)
         except UnknownModelError:
             # The words of 2.51, which asks whether the model is ready before anything else.
-            self._fail(
-                instance, caller, number, request,
-                f"Failed for execute the inference request. Model '{request.model_name}' is not "
-                "ready.", Code.INTERNAL,
-            )  # fmt: skip
+            text = (
+                "Failed for execute the inference request. "
+                f"Model '{request.model_name}' is not ready."
+            )
+            self._refuse(instance, caller, number, request, text)
         except InferError as problem:
-            self._fail(instance, caller, number, request, problem.message, Code.INTERNAL)
+            self._refuse(instance, caller, number, request, problem.message)
 
     def _refuse_decoupled(self, request: Request) -> None:
         if self._engine.model(request.model_name, request.model_version).decoupled:
             raise InferError(
-                "Model is using the decoupled. The current BLS request call doesn't support models "
+                f"Model {request.model_name} is using the decoupled. The current BLS request call doesn't support models "
                 "using the decoupled transaction policy. Please use 'decoupled=True' argument to "
                 "the 'exec' or 'async_exec' calls for decoupled models.'"
             )
@@ -161,8 +161,8 @@ class Bls:
     def _answer(self, instance: Instance, caller: Caller, number: int, response: Response) -> None:
         request = response.request
         if response.error is not None:
-            error = response.error
-            self._fail(instance, caller, number, request, error.message, error.code, response.final)
+            # What the callee itself answered comes without the prefix of a refusal.
+            self._say(instance, caller, number, response.error.message, response.final)
             return
         if response.final:
             caller.calls.pop(number, None)
@@ -176,7 +176,7 @@ class Bls:
             tensors = self._tensors(instance, caller, header, response)
         except SharedMemoryError as problem:
             response.release()
-            self._fail(instance, caller, number, request, problem.message, Code.INTERNAL)
+            self._say(instance, caller, number, problem.message, response.final)
             return
         instance.bls.write(messages.bls_frame(messages.BLS_RESPONSE, header, tensors))
         response.release()
@@ -211,19 +211,20 @@ class Bls:
             caller.placed[caller.releases] = blocks
         return tensors
 
-    def _fail(
-        self, instance: Instance, caller: Caller, number: int, request: Request, text: str,
-        code: Code, final: bool = True,
-    ) -> None:  # fmt: skip
+    def _refuse(
+        self, instance: Instance, caller: Caller, number: int, request: Request, text: str
+    ) -> None:
+        whole = f"Model {request.model_name} - Error when running inference: {text}"
+        self._say(instance, caller, number, whole, True)
+
+    def _say(self, instance: Instance, caller: Caller, number: int, text: str, final: bool) -> None:
+        """Answer with an error; its code is INTERNAL whatever the callee's was, as in 2.51."""
         if final:
             caller.calls.pop(number, None)
         header = {
-            "call": number,
-            "final": final,
-            "error": f"Model {request.model_name} - Error when running inference: {text}",
-            "code": int(code),
+            "call": number, "final": final, "error": text, "code": int(Code.INTERNAL),
             "outputs": [],
-        }
+        }  # fmt: skip
         instance.bls.write(messages.bls_frame(messages.BLS_RESPONSE, header))
 
     # -- models ----------------------------------------------------------------------------------

@@ -110,8 +110,7 @@ async def test_an_error_of_the_callee_comes_as_a_response(bench: Make) -> None:
     response = await made.send("caller", [-1])
     assert response.error is not None
     assert response.error.message.startswith(
-        "Model double - Error when running inference: Failed to process the request(s) for model "
-        "'double_0', message: ValueError: asked to fail"
+        "Failed to process the request(s) for model 'double_0', message: ValueError: asked to fail"
     )
     assert (await made.ask("caller", [1])).tolist() == [3.0]
 
