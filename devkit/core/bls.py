@@ -138,9 +138,10 @@ class Bls:
     def _refuse_decoupled(self, request: Request) -> None:
         if self._engine.model(request.model_name, request.model_version).decoupled:
             raise InferError(
-                f"Model {request.model_name} is using the decoupled. The current BLS request call doesn't support models "
-                "using the decoupled transaction policy. Please use 'decoupled=True' argument to "
-                "the 'exec' or 'async_exec' calls for decoupled models.'"
+                f"Model {request.model_name} is using the decoupled. The current BLS request call "
+                "doesn't support models using the decoupled transaction policy. Please use "
+                "'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled "
+                "models.'"
             )
 
     def _describe(self, header: dict[str, Any]) -> Description:
@@ -159,7 +160,6 @@ class Bls:
         return found
 
     def _answer(self, instance: Instance, caller: Caller, number: int, response: Response) -> None:
-        request = response.request
         if response.error is not None:
             # What the callee itself answered comes without the prefix of a refusal.
             self._say(instance, caller, number, response.error.message, response.final)

@@ -67,6 +67,7 @@ class Repository:
         self.taps = taps
         self.entries: dict[str, Entry] = {}
         self.failed: set[str] = set()
+        self._versionless: set[str] = set()
         self.on_new_model: list[Any] = []
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -118,7 +119,8 @@ class Repository:
     def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
         """The repository index, sorted by name."""
         rows = []
-        for name in sorted({*self.folders(), *self.entries}):
+        # A model that was found to have no version to serve is on the real server's index no more.
+        for name in sorted({*self.folders(), *self.entries} - self._versionless):
             states = self.entries[name].states if name in self.entries else {}
             for version, (state, reason) in sorted(states.items()):
                 if state == "READY" or not ready_only:
@@ -177,6 +179,7 @@ class Repository:
         policy = contract.normalize(config, name).version_policy
         versions = contract.versions_served(policy, self._versions(name, folder))
         if not versions:
+            self._versionless.add(name)
             raise LoadError(
                 f"load failed for model '{name}': at least one version must be available under "
                 f"the version policy of model '{name}'\n"
@@ -189,6 +192,7 @@ class Repository:
         self._swap(entry, started)
         entry.fingerprint = print_now
         self.failed.discard(name)
+        self._versionless.discard(name)
         if scratch or entry.scratch:
             self._drop_scratch(entry)
             entry.scratch = scratch
