@@ -1,0 +1,1 @@
+"""Tools around a finished model: export it, and prove the export on the real server."""

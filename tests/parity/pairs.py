@@ -1,0 +1,108 @@
+"""Both servers over the same repositories, started when first asked; and the report of a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devkit.tools.real_server import RealServerError
+from tests.support.models import LOADED_ON_REQUEST, NO_FILE, SERVED
+from tests.support.repository import write_repository
+from tests.support.session import Session, StartError
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the report."""
+
+    case: str
+    fact: str
+    real: str
+    devkit: str
+    same: bool
+    differs: str = ""
+
+
+REPORT: pytest.StashKey[list[Row]] = pytest.StashKey()
+
+
+def write_report(target: Path, rows: list[Row]) -> None:
+    if target.suffix == ".json":
+        target.write_text(json.dumps([row.__dict__ for row in rows], indent=1) + "\n")
+        return
+    same = sum(row.same for row in rows)
+    listed = sum(bool(row.differs) for row in rows)
+    lines = [
+        f"# Parity with the real server: {same} of {len(rows)} cases the same, "
+        f"{listed} differ on purpose",
+        "",
+        "| case | FACTS | real | devkit | same |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        verdict = "yes" if row.same else f"no: {row.differs}" if row.differs else "**no**"
+        cells = (row.case, row.fact, row.real, row.devkit, verdict)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    target.write_text("\n".join(lines) + "\n")
+
+
+class Servers:
+    """The pairs of servers by setup name and kind, each started once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._running: dict[tuple[str, str], Session] = {}
+        self._failed: dict[tuple[str, str], str] = {}
+
+    def get(self, setup: str, kind: str) -> Session:
+        if (setup, kind) in self._failed:
+            pytest.fail(self._failed[setup, kind], pytrace=False)
+        if (setup, kind) not in self._running:
+            repository = self.folder / setup
+            if not repository.exists():
+                write_repository(repository, _SETUPS[setup])
+            try:
+                self._running[setup, kind] = Session(kind, repository, _ARGUMENTS[setup])
+            except (StartError, RealServerError) as failure:
+                # Not tried once more for each of its cases.
+                self._failed[setup, kind] = f"the {kind} server of {setup!r} did not start"
+                pytest.fail(str(failure), pytrace=False)
+        return self._running[setup, kind]
+
+    def check_alive(self, setup: str, kind: str) -> None:
+        """Fail at the case that ended a server, and start another for the cases after it."""
+        session = self._running[setup, kind]
+        if session.server.returncode is not None:
+            log = session.log()[-2000:]
+            del self._running[setup, kind]
+            session.close(check=False)
+            pytest.fail(f"the {kind} server ended with {session.server.returncode}:\n{log}")
+
+    def close(self) -> None:
+        failures = []
+        for session in self._running.values():
+            try:
+                session.close()
+            except AssertionError as failure:
+                failures.append(str(failure))
+        self._running.clear()
+        assert not failures, failures
+
+
+# `serving` is never asked to load, so that its readiness stays; `loading` starts with nothing.
+_SETUPS: dict[str, Any] = {
+    "serving": SERVED,
+    "counting": [model for model in SERVED if model.name in ("actor", "actor_batch", "add_sub")],
+    "loading": [*SERVED[:2], *LOADED_ON_REQUEST],
+    "no_file": [NO_FILE],
+}
+_ARGUMENTS: dict[str, list[str]] = {
+    "serving": [],
+    "counting": [],
+    "loading": ["--model-control-mode=explicit"],
+    "no_file": ["--model-control-mode=explicit"],
+}

@@ -1,0 +1,65 @@
+"""Every row of FACTS, asked of the real server and of devkit: they must answer the same."""
+
+from __future__ import annotations
+
+import difflib
+import json
+
+import pytest
+
+from tests.parity import cases_config, cases_grpc, cases_http, cases_load, cases_model, cases_stats
+from tests.parity.asking import Answer, Case
+from tests.parity.pairs import REPORT, Row, Servers
+
+CASES = [
+    *cases_http.CASES,
+    *cases_config.CASES,
+    *cases_model.CASES,
+    *cases_grpc.CASES,
+    *cases_stats.CASES,
+    *cases_load.CASES,
+]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    limit = metafunc.config.getoption("--parity-issue", 2)
+    chosen = [case for case in CASES if case.issue <= limit]
+    metafunc.parametrize("case", chosen, ids=[case.name for case in chosen])
+
+
+def test_both_servers_answer_the_same(
+    case: Case, servers: Servers, kinds: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    answers: dict[str, Answer] = {}
+    if case.recorded is not None:
+        answers["real"] = case.recorded
+    for kind in kinds:
+        if kind not in answers:
+            answers[kind] = case.ask(servers.get(case.setup, kind))
+            servers.check_alive(case.setup, kind)
+    real, devkit = answers.get("real"), answers.get("devkit")
+    if real is not None and case.recorded is None:
+        case.check(real)
+    if devkit is None:
+        return
+    if real is None:
+        case.check(devkit)
+        return
+    texts = _lines(real), _lines(devkit)
+    same = texts[0] == texts[1]
+    row = Row(case.name, case.fact, _cell(real), _cell(devkit), same, case.differs)
+    request.config.stash[REPORT].append(row)
+    if case.differs:
+        assert not same, f"no longer a difference: {case.differs}"
+    elif not same:
+        difference = difflib.unified_diff(*texts, "real", "devkit", lineterm="", n=2)
+        pytest.fail("\n".join([f"FACTS {case.fact}", *difference]), pytrace=False)
+
+
+def _lines(answer: Answer) -> list[str]:
+    return json.dumps(answer, indent=1, sort_keys=True, ensure_ascii=False).splitlines()
+
+
+def _cell(answer: Answer) -> str:
+    text = json.dumps(answer, ensure_ascii=False)
+    return text if len(text) <= 300 else text[:297] + "..."
