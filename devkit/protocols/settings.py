@@ -1,0 +1,143 @@
+"""The trace and logging extensions: reading and changing settings, alike over HTTP and gRPC.
+
+The settings themselves belong to the engine; here are only the checks and the real server's words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from devkit.errors import Code, InferError
+
+TRACE_FIELDS = (
+    "trace_level", "trace_rate", "trace_count", "log_frequency", "trace_file", "trace_mode",
+)  # fmt: skip
+LOG_FIELDS = (
+    "log_file", "log_info", "log_warning", "log_error", "log_verbose_level", "log_format",
+)  # fmt: skip
+LEVELS = ("TIMESTAMPS", "TENSORS")
+FORMATS = ("default", "ISO8601")
+NUMBERS = {"trace_rate": 4294967295, "log_frequency": 4294967295, "trace_count": (1 << 31) - 1}
+
+_FIXED_FILE = "trace file location can not be updated through network protocol"
+_FIXED_LOG = "log file location can not be updated through network protocol"
+_INTEGER = re.compile(r"\s*[+-]?\d+")
+
+
+class Settings:
+    """Trace settings per model over the engine's own, and the log settings.
+
+    One object serves all front ends of an engine (`of`), so that they show the same.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self._models: dict[str, dict[str, Any]] = {}
+
+    @staticmethod
+    def of(engine: Any) -> Settings:
+        """The engine's settings object, made on first use."""
+        found = getattr(engine, "protocol_settings", None)
+        if found is None:
+            found = engine.protocol_settings = Settings(engine)
+        assert isinstance(found, Settings)
+        return found
+
+    # -- trace ---------------------------------------------------------------------------------
+
+    def check_model(self, model: str) -> None:
+        """Raises InferError where there is no such model."""
+        if model and not any(entry.name == model for entry in self._engine.index()):
+            raise InferError(f"Request for unknown model : {model}")
+
+    def trace(self, model: str = "") -> dict[str, Any]:
+        """Settings in the real server's order; `trace_level` is a list, the rest strings."""
+        self.check_model(model)
+        own = self._models.get(model, {})
+        current = self._engine.trace_settings
+        shown: dict[str, Any] = {}
+        for field in TRACE_FIELDS:
+            value = own.get(field, getattr(current, field))
+            if field == "trace_level":
+                value = [value] if isinstance(value, str) else list(value)
+                shown[field] = value or ["OFF"]
+            else:
+                shown[field] = str(value)
+        return shown
+
+    def update_trace(self, changes: Mapping[str, Sequence[str] | None], model: str = "") -> None:
+        """Apply `changes` (None resets). Raises InferError; then nothing changes."""
+        self.check_model(model)
+        checked: dict[str, Any] = {}
+        for field, values in changes.items():
+            if field == "trace_file":
+                raise InferError(_FIXED_FILE, Code.UNSUPPORTED)
+            if field == "trace_level":
+                checked[field] = None if values is None else self._levels(values)
+            elif field in NUMBERS:
+                checked[field] = None if values is None else _number(field, values[0])
+        for field, value in checked.items():
+            self._set_trace(field, value, model)
+
+    def _levels(self, values: Sequence[str]) -> list[str]:
+        levels = [value for value in values if value in LEVELS]
+        if levels and not self._engine.trace_settings.trace_file:
+            raise InferError(
+                "Attempting to set invalid trace setting :trace file name is not given"
+            )
+        return levels or ["OFF"]
+
+    def _set_trace(self, field: str, value: Any, model: str) -> None:
+        if model:
+            own = self._models.setdefault(model, {})
+            if value is None:
+                own.pop(field, None)
+            else:
+                own[field] = value
+            return
+        current = self._engine.trace_settings
+        # A reset of the server-wide settings leaves them; 2.51 only re-reads its command line.
+        if value is not None:
+            present = getattr(current, field)
+            kind = type(present)
+            setattr(current, field, kind(value) if kind in (int, str, list) else value)
+        elif field == "trace_count":
+            setattr(current, field, type(getattr(current, field))(-1))
+        elif field == "log_frequency":
+            setattr(current, field, type(getattr(current, field))(0))
+
+    # -- logging -------------------------------------------------------------------------------
+
+    def log(self) -> dict[str, Any]:
+        """Settings in the real server's order."""
+        current = self._engine.log_settings
+        return {field: getattr(current, field) for field in LOG_FIELDS}
+
+    def update_log(self, changes: Mapping[str, Any]) -> None:
+        """Apply `changes`, whose types the front end has checked."""
+        for field, value in changes.items():
+            setattr(self._engine.log_settings, field, value)
+
+    @staticmethod
+    def refuse_log_file() -> InferError:
+        """The answer to a change of the log file."""
+        return InferError(_FIXED_LOG, Code.UNSUPPORTED)
+
+
+def _number(field: str, text: str) -> int:
+    """A numeric setting, read and refused as the real server does."""
+    match = _INTEGER.match(text)
+    if match is None:
+        raise InferError(f"Unable to parse '{field}', got: {text}")
+    value, top = int(match.group()), NUMBERS[field]
+    if field == "trace_count":
+        if value < -1:
+            raise InferError(f"Unable to parse '{field}'. Expecting value >= -1, got:{text}")
+        return value
+    if value > top or value < -top:
+        raise InferError(
+            f"Unable to parse '{field}', value is out of range [ 0, {top} ], got: {text}"
+        )
+    return value % (top + 1)
