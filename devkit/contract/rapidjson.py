@@ -32,7 +32,7 @@ _ESCAPES = {
 _MUST_ESCAPE = re.compile(rb'["\\\x00-\x1f]')
 _SHORT = {b'"': b'\\"', b"\\": b"\\\\", b"\b": b"\\b", b"\f": b"\\f", b"\n": b"\\n",
           b"\r": b"\\r", b"\t": b"\\t"}  # fmt: skip
-_MAX_DEPTH = 1000
+_MAX_DEPTH = 256  # each level takes two frames of the interpreter's stack
 
 
 def parse(text: ReadableBuffer) -> Any:

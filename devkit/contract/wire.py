@@ -346,12 +346,19 @@ def _output(item: Mapping[str, Any], binary: bool) -> Output:
     return Output(name, binary and region is None, classes, region)
 
 
-def _leaves(value: Any, into: list[Any]) -> None:
-    for item in value:
-        if type(item) is list:
-            _leaves(item, into)
+def _leaves(nested: list[Any]) -> list[Any]:
+    """Elements of nested arrays, in order, however deep."""
+    found: list[Any] = []
+    open_arrays = [iter(nested)]
+    while open_arrays:
+        for item in open_arrays[-1]:
+            if type(item) is list:
+                open_arrays.append(iter(item))
+                break
+            found.append(item)
         else:
-            into.append(item)
+            open_arrays.pop()
+    return found
 
 
 def pack(name: str, datatype: str, data: Any, count: int | None) -> bytes:
@@ -365,8 +372,7 @@ def pack(name: str, datatype: str, data: Any, count: int | None) -> bytes:
     values = rapidjson.array(data, about)
     kinds = set(map(type, values))
     if list in kinds:
-        values = []
-        _leaves(data, values)
+        values = _leaves(data)
         kinds = set(map(type, values))
     if datatype == "BYTES":
         if kinds - {str}:

@@ -22,6 +22,7 @@ from devkit.core.rate_limiter import RateLimiter, parse_amounts
 from devkit.core.regions import Regions
 from devkit.core.repository import IndexEntry, Repository
 from devkit.core.request import Request
+from devkit.core.spinner import Spinner
 from devkit.core.statistics import to_message
 from devkit.core.taps import Taps
 from devkit.errors import Code, InferError, LoadError, UnknownModelError
@@ -83,6 +84,7 @@ class Engine:
         self.trace_settings = TraceSettings()
         self.bls = Bls(self)
         self._custom_metrics = CustomMetrics()
+        self._spinner: Spinner | None = None
         self.limiter: RateLimiter | None = None
         if options.rate_limit != "off":
             self.limiter = RateLimiter(parse_amounts(options.rate_limit_resource))
@@ -98,6 +100,7 @@ class Engine:
         if removed:
             log.info("removed %d shared-memory entries of runtimes that died", len(removed))
         self._state = "starting"
+        self._spinner = Spinner()
         options, repository = self.options, self.repository
         names = list(repository.folders())
         if options.model_control_mode == "explicit" and "*" not in options.load_model:
@@ -199,6 +202,7 @@ class Engine:
     def _connect(self, model: Model) -> None:
         """Give a new model the doors it may need: ensembles and BLS send requests of their own."""
         model.bls = self.bls
+        model.spinner = self._spinner
         model.custom_metrics = self._custom_metrics
         model.limiter = self.limiter
         if isinstance(model, Ensemble):

@@ -31,6 +31,7 @@ from devkit.core.request import (
     TensorSpec,
 )
 from devkit.core.scheduler import FULL_ROOM
+from devkit.core.spinner import MOMENT_NS
 from devkit.core.taps import FailureEvent, LogEvent, Taps, WarningEvent
 from devkit.errors import Code, InferError, SharedMemoryError
 from devkit.transport import messages
@@ -58,10 +59,11 @@ LEARNING = ("every output, declared or not",)
 class Batch:
     """The requests of one `execute` call."""
 
-    __slots__ = ("number", "requests", "sent", "size")
+    __slots__ = ("awaited", "number", "requests", "sent", "size")
 
     def __init__(self, number: int, requests: list[Request], sent: int) -> None:
         self.number = number
+        self.awaited = False
         self.requests = requests
         self.sent = sent
         self.size = sum(request.batch_size for request in requests)
@@ -240,7 +242,11 @@ class Instance:
         if self.permit is not None:
             self.permit.take()
         parts[0] = messages.execute_head(number, len(sent))
-        self.batches.append(Batch(number, sent, now))
+        batch = Batch(number, sent, now)
+        self.batches.append(batch)
+        if self._mean_execute < MOMENT_NS and self.model.spinner is not None:
+            batch.awaited = True
+            self.model.spinner.wait(now)
         self._send(messages.frame(messages.EXECUTE, *parts))
 
     def _announce(self, description: Description) -> int:
@@ -354,6 +360,8 @@ class Instance:
     def _take_batch(self, number: int) -> Batch:
         # The stub runs batches in the order it got them.
         batch = self.batches.popleft()
+        if batch.awaited and self.model.spinner is not None:
+            self.model.spinner.got()
         if batch.number != number:
             raise RuntimeError(f"{self.name} ended batch {number}, expected {batch.number}")
         return batch
@@ -634,6 +642,9 @@ class Instance:
         """After a death: the requests of the batch that ran, and those it never began."""
         begun = list(self.batches[0].requests) if self.batches else []
         waiting = [request for batch in list(self.batches)[1:] for request in batch.requests]
+        for batch in self.batches:
+            if batch.awaited and self.model.spinner is not None:
+                self.model.spinner.got()
         self.batches.clear()
         known = {request.sequence for request in (*begun, *waiting)}
         begun += [

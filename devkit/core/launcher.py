@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ STUB = Path(devkit.__file__).parent / "stub" / "__main__.py"
 _READY_SECONDS = 60.0
 _MOST_WARM = 4
 """Warm processes kept beside the plain one; each holds the imports of one model's last load."""
+
+_Kind = tuple[str, "frozenset[tuple[str, str]] | None", tuple[str, ...]]
+"""What warm processes differ in: interpreter, environment variables, imports."""
 
 NEVER_WARM = frozenset({"grpc", "tritonclient", "cupy", "tensorflow", "ray"})
 """Modules that start threads or open devices when imported: a fork after that is not safe."""
@@ -114,7 +118,9 @@ class Ends:
 class Zygote:
     """A warm process that forks stubs (`stub.zygote` says what is spoken with it)."""
 
-    def __init__(self, python: str, modules: tuple[str, ...]) -> None:
+    def __init__(
+        self, python: str, modules: tuple[str, ...], env: Mapping[str, str] | None = None
+    ) -> None:
         self.modules = modules
         self.unusable = ""
         self.exits: dict[int, asyncio.Future[int]] = {}
@@ -132,6 +138,7 @@ class Zygote:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
+                env=env,
                 start_new_session=True,
             )
         except BaseException:
@@ -240,28 +247,35 @@ class Launcher:
 
     def __init__(self, python: str = "") -> None:
         self.python = python or sys.executable
-        self._modules: dict[str, tuple[str, ...]] = {}
-        self._zygotes: dict[tuple[str, tuple[str, ...]], Zygote] = {}
+        self._modules: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._zygotes: dict[_Kind, Zygote] = {}
         self._retiring: set[asyncio.Task[None]] = set()
 
-    async def start(self, method: str, modules: tuple[str, ...] = (), python: str = "") -> Process:
+    async def start(
+        self,
+        method: str,
+        modules: tuple[str, ...] = (),
+        python: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> Process:
         """Start a stub by `method`; `warm` falls back to `spawn` where forking is not safe.
 
-        Raises OSError when the interpreter cannot be run.
+        `env` are all its environment variables, None for ours: a warm process is forked from only
+        for what it was itself started with. Raises OSError when the interpreter cannot be run.
         """
         python = python or self.python
         if method == "spawn":
-            return self.spawn(python)
-        zygote = await self._warm(python, modules)
+            return self.spawn(python, env=env)
+        zygote = await self._warm(python, modules, env)
         if zygote is None:
-            return self.spawn(python)
+            return self.spawn(python, env=env)
         ends = Ends.open()
         try:
             pid, status = await zygote.fork(ends)
         except OSError as problem:
             log.info("starting a fresh process instead of forking a warm one: %s", problem)
             ends.close_ours()
-            return self.spawn(python, str(problem))
+            return self.spawn(python, str(problem), env)
         except BaseException:
             ends.close_ours()
             raise
@@ -272,41 +286,59 @@ class Launcher:
         process.exit = status
         return process
 
-    async def _warm(self, python: str, modules: tuple[str, ...]) -> Zygote | None:
+    async def _warm(
+        self, python: str, modules: tuple[str, ...], env: Mapping[str, str] | None
+    ) -> Zygote | None:
         """The warm process for these imports, else the plain one, else None."""
         for wanted in dict.fromkeys((_preloadable(modules), ())):
-            zygote = self._zygotes.get((python, wanted))
-            if zygote is None:
-                self._make_room()
-                zygote = self._zygotes[python, wanted] = Zygote(python, wanted)
+            zygote = self._zygote(python, wanted, env)
             await zygote.ready
             if zygote.alive():
                 return zygote
             log.debug("no warm start with %s: %s", _names(wanted), zygote.unusable)
         return None
 
+    def _zygote(
+        self, python: str, wanted: tuple[str, ...], env: Mapping[str, str] | None
+    ) -> Zygote:
+        key = (python, None if env is None else frozenset(env.items()), wanted)
+        zygote = self._zygotes.get(key)
+        if zygote is None:
+            self._make_room()
+            zygote = self._zygotes[key] = Zygote(python, wanted, env)
+        return zygote
+
     def _make_room(self) -> None:
         """Let go of warm processes that nothing was forked from, when there are many."""
+        plain: _Kind = (self.python, None, ())
         idle = [
             key for key, zygote in self._zygotes.items()
-            if key[1] and not zygote.exits and zygote.ready.done()
+            if key != plain and not zygote.exits and zygote.ready.done()
         ]  # fmt: skip
         while len(self._zygotes) > _MOST_WARM and idle:
             task = asyncio.get_running_loop().create_task(self._zygotes.pop(idle.pop(0)).stop())
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
 
-    def modules_of(self, model: str) -> tuple[str, ...]:
-        """Third-party modules that `model` imported last time."""
-        return self._modules.get(model, ())
+    def modules_of(self, model: str, python: str = "") -> tuple[str, ...]:
+        """Third-party modules that `model` imported last time in that interpreter."""
+        return self._modules.get((model, python or self.python), ())
 
-    def remember(self, model: str, modules: tuple[str, ...], *, warm: bool = True) -> None:
+    def remember(
+        self,
+        model: str,
+        modules: tuple[str, ...],
+        *,
+        warm: bool = True,
+        python: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         """Keep what `model` imported, and begin to import it for its next start."""
-        self._modules[model] = modules
+        python = python or self.python
+        self._modules[model, python] = modules
         wanted = _preloadable(modules)
-        if warm and wanted and (self.python, wanted) not in self._zygotes:
-            self._make_room()
-            self._zygotes[self.python, wanted] = Zygote(self.python, wanted)
+        if warm and wanted:
+            self._zygote(python, wanted, env)
 
     def warm_pids(self) -> list[int]:
         """Process ids of the warm processes, for whoever shows memory."""
@@ -317,7 +349,9 @@ class Launcher:
         zygotes, self._zygotes = list(self._zygotes.values()), {}
         await asyncio.gather(*(zygote.stop() for zygote in zygotes), *self._retiring)
 
-    def spawn(self, python: str = "", note: str = "") -> Process:
+    def spawn(
+        self, python: str = "", note: str = "", env: Mapping[str, str] | None = None
+    ) -> Process:
         """Start a stub by exec. Raises OSError when the interpreter cannot be run."""
         ends = Ends.open()
         command = [python or self.python, "-Xfrozen_modules=off", str(STUB)]
@@ -330,6 +364,7 @@ class Launcher:
                 stdout=ends.their_pipes[0],
                 stderr=ends.their_pipes[1],
                 pass_fds=[end.fileno() for end in ends.theirs],
+                env=env,
                 start_new_session=True,  # a Ctrl-C meant for the runtime must not reach the models
             )
         except BaseException:

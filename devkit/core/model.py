@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from devkit.contract import config as contract
 from devkit.core import checks
 from devkit.core.controls import Controls
+from devkit.core.environments import Environment
 from devkit.core.instance import Instance
 from devkit.core.launcher import Launcher, Process
 from devkit.core.options import Options
@@ -26,6 +27,7 @@ from devkit.core.request import Request, Response
 from devkit.core.scheduler import DirectScheduler, DynamicBatcher, QueuePolicy
 from devkit.core.sequence import SequenceBatcher
 from devkit.core.snapshot import Snapshot
+from devkit.core.spinner import Spinner
 from devkit.core.statistics import Counters
 from devkit.core.taps import InstanceEvent, Taps
 from devkit.errors import InferError, LoadError
@@ -85,12 +87,13 @@ class Model:
         inputs, outputs: by name, as `contract.config` describes them.
         file: its `model.py`; `version_dir` and `model_dir` are the folders it lies in.
         versions: every version of this name that is served now (the repository keeps it).
+        environment: interpreter and variables of its processes.
         generation: a number no other Model of this process has; validation results are kept by it.
     """
 
     def __init__(
         self, name: str, version: int, config: Any, directory: Path, options: Options,
-        launcher: Launcher, taps: Taps,
+        launcher: Launcher, taps: Taps, environment: Environment | None = None,
     ) -> None:  # fmt: skip
         self.name = name
         self.version = version
@@ -105,12 +108,14 @@ class Model:
         self.model_dir = directory
         self.version_dir = directory / self.version_text
         self.file = self.version_dir / (config.default_model_filename or "model.py")
+        self.environment = environment or Environment()
         self.generation = next(_generations)
         self.counters = Counters()
         self.instances: list[Instance] = []
         self.load_seconds = 0.0
         self.bls: Bls | None = None
         self.custom_metrics: CustomMetrics | None = None
+        self.spinner: Spinner | None = None
         self.limiter: RateLimiter | None = None
         self.state = "loading"
         self._options = options
@@ -295,9 +300,20 @@ class Model:
             raise
 
     async def _launch(self) -> Process:
-        return await self._launcher.start(
-            self._options.start_method, self._launcher.modules_of(self.name)
-        )
+        python, variables = self.environment.python, self.environment.variables
+        try:
+            return await self._launcher.start(
+                self._options.start_method,
+                self._launcher.modules_of(self.name, python),
+                python,
+                variables,
+            )
+        except OSError as problem:
+            raise LoadError(
+                f"Internal: the model's process could not be started: {problem}",
+                model=self.name,
+                remedy=f"the interpreter is {python or self._launcher.python}",
+            ) from problem
 
     async def _loaded(self, instance: Instance) -> dict[str, Any]:
         timeout = self._options.stub_timeout_seconds or None

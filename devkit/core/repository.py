@@ -19,11 +19,12 @@ from typing import Any
 
 from devkit.contract import config as contract
 from devkit.contract.config import CompletionError
-from devkit.core import checks
+from devkit.core import checks, environments
 from devkit.core.ensemble import Ensemble
 from devkit.core.launcher import Launcher
 from devkit.core.model import Model
 from devkit.core.options import Options
+from devkit.core.snapshot import own_files
 from devkit.core.taps import ModelEvent, Taps
 from devkit.errors import Code, ConfigError, InferError, LoadError
 
@@ -201,6 +202,8 @@ class Repository:
                 name,
                 tuple(dict.fromkeys(m for i in model.instances for m in i.modules)),
                 warm=self.options.start_method != "spawn",
+                python=model.environment.python,
+                env=model.environment.variables,
             )
             state = "swapped" if swapped else "ready"
             self._tell(name, model.version_text, state, reason, seconds=time.monotonic() - began)
@@ -339,9 +342,10 @@ class Repository:
         options = self.options
         if config.HasField("ensemble_scheduling"):
             return await self._start_ensemble(name, folder, config, version)
+        environment = await environments.of_model(name, config, folder, options.python)
         model = Model(
             name, version, contract.normalize(config, name), folder, options, self.launcher,
-            self.taps,
+            self.taps, environment,
         )  # fmt: skip
         if not options.disable_auto_complete_config:
             answer = await model.auto_complete()
@@ -351,7 +355,9 @@ class Repository:
             completed = contract.complete(config, name)
         except CompletionError as problem:
             raise LoadError(problem.reason, problem.code, model=name) from problem
-        model = Model(name, version, completed, folder, options, self.launcher, self.taps)
+        model = Model(
+            name, version, completed, folder, options, self.launcher, self.taps, environment
+        )
         for prepare in self.on_new_model:
             prepare(model)
         await model.start()
@@ -462,9 +468,9 @@ class Repository:
 def fingerprint(folder: Path) -> tuple[Any, ...]:
     """What tells whether a model's files have changed: paths, sizes and times of all but caches."""
     seen = []
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(own_files(folder)):
         parts = path.relative_to(folder).parts
-        if path.is_file() and not IGNORED.intersection(parts) and not path.name.startswith("."):
+        if path.exists() and not IGNORED.intersection(parts) and not path.name.startswith("."):
             status = path.stat()
             seen.append((str(path.relative_to(folder)), status.st_size, status.st_mtime_ns))
     return (str(folder), *seen)

@@ -102,6 +102,24 @@ def family(name: str, kind: str, description: str, samples: Iterable[Sample]) ->
     return "\n".join((f"# HELP {name} {description}", f"# TYPE {name} {kind}", *lines, ""))
 
 
+def custom_family(
+    name: str,
+    kind: str,
+    description: str,
+    samples: Iterable[tuple[str, tuple[tuple[str, str], ...], float]],
+) -> str:
+    """One family of a model's; a sample says what is appended to the name (`_bucket`, `_sum`)."""
+    lines = [f"# HELP {name} {description}", f"# TYPE {name} {kind.lower()}"]
+    for suffix, labels, value in samples:
+        # `le` of a bucket stays behind the labels of the metric itself.
+        bounds = [each for each in labels if suffix == "_bucket" and each[0] == "le"]
+        text = label_text(each for each in labels if each not in bounds)
+        if bounds:
+            text = f"{text[:-1]},{label_text(bounds)[1:]}" if text else label_text(bounds)
+        lines.append(f"{name}{suffix}{text} {number_text(value)}")
+    return "\n".join((*lines, "")) if len(lines) > 2 else ""
+
+
 class Exposition:
     """The text of one engine's metrics."""
 
@@ -123,9 +141,13 @@ class Exposition:
                 else:
                     samples.append((own, read(row)))
             parts.append(family(name, "counter", description, samples))
+        # The real server's page has the counters first, then the gauges, then the histograms, in
+        # each part its own before those of models.
+        parts += self._custom("COUNTER")
         parts.append(self._pending(rows, models))
         parts += self._machine()
-        parts += self._custom()
+        parts += self._custom("GAUGE")
+        parts += self._custom("HISTOGRAM")
         return "".join(parts)
 
     @staticmethod
@@ -180,12 +202,13 @@ class Exposition:
             return 0.0
         return max(0.0, min(1.0, 1.0 - (now[1] - before[1]) / (now[0] - before[0])))
 
-    def _custom(self) -> list[str]:
-        """Families that models made, from an engine that keeps them (`custom_metrics()`)."""
+    def _custom(self, kind: str) -> list[str]:
+        """Families of one kind that models made, from an engine that keeps them."""
         read = getattr(self._engine, "custom_metrics", None)
-        if read is None:
-            return []
-        return [family(each.name, each.kind, each.description, each.samples) for each in read()]
+        families = [each for each in read() if each.kind == kind] if read else []
+        return [
+            custom_family(each.name, kind, each.description, each.samples()) for each in families
+        ]
 
 
 class MetricsFront:

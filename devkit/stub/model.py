@@ -133,24 +133,27 @@ class UserModel:
 
     def files(self) -> List[str]:
         """The model's own files that are loaded, so that the runtime can watch them."""
-        folder = self.model_dir.rstrip(os.sep) + os.sep
         found = {self.path}
         for module in list(sys.modules.values()):
             name = _file_of(module)
-            if name and name.startswith(folder):
+            if name and self._owns(name):
                 found.add(name)
         return sorted(found)
 
+    def _owns(self, file: str) -> bool:
+        """Whether a file is the model's; packages of an environment in its folder are not."""
+        folder = self.model_dir.rstrip(os.sep) + os.sep
+        return file.startswith(folder) and "site-packages" not in file[len(folder) :]
+
     def modules(self) -> List[str]:
         """Third-party top-level modules that loading has imported: what a zygote should know."""
-        folder = self.model_dir.rstrip(os.sep) + os.sep
         standard: FrozenSet[str] = getattr(sys, "stdlib_module_names", frozenset())
         found = set()
         for name in set(sys.modules) - self._modules_before:
             top = name.partition(".")[0]
             module = sys.modules.get(top)
             file = _file_of(module) if module is not None else None
-            if top in standard or not file or file.startswith(folder) or failures.is_ours(file):
+            if top in standard or not file or self._owns(file) or failures.is_ours(file):
                 continue
             if "site-packages" in file or "dist-packages" in file:
                 found.add(top)

@@ -1,8 +1,8 @@
 """A blocking channel over a Unix stream socket, the stub's end of a pair.
 
 The receiver spins for a moment before it sleeps: a wake-up across cores costs 40-60 us, a spin that
-catches the next message about 20 us. It never spins while nothing was said lately, so an idle
-instance costs nothing.
+catches the next message about 20 us. An idle instance has stopped spinning long since, and costs
+nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from devkit.errors import TransportError
 from devkit.transport.dtypes import ReadableBuffer
 from devkit.transport.messages import FrameReader
 
-SPIN_NANOSECONDS = 50_000
+SPIN_NANOSECONDS = 100_000
 _CHUNK = 256 * 1024
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tritonclient.http as client
 
-from devkit.protocols.metrics import family, label_text, number_text
+from devkit.protocols.metrics import custom_family, family, label_text, number_text
 from tests.unit.protocols.conftest import Running
 
 FAMILIES = [
@@ -74,3 +74,29 @@ def test_numbers(value: float, text: str) -> None:
 def test_labels_are_escaped_and_sorted() -> None:
     assert label_text((("b", 'x"\\\n'), ("a", "1"))) == '{a="1",b="x\\"\\\\\\n"}'
     assert family("nothing", "gauge", "Nothing", []) == ""
+
+
+def test_a_models_own_family_is_printed_under_its_kind() -> None:
+    samples = [("", (("model", "m"), ("length", "long")), 4.0)]
+    assert custom_family("words_total", "COUNTER", "Words", samples).splitlines() == [
+        "# HELP words_total Words",
+        "# TYPE words_total counter",
+        'words_total{length="long",model="m"} 4',
+    ]
+
+
+def test_the_bound_of_a_bucket_comes_after_the_other_labels() -> None:
+    labels = (("model", "m"),)
+    samples = [
+        ("_count", labels, 3),
+        ("_sum", labels, 1.5),
+        ("_bucket", (*labels, ("le", "0.5")), 2),
+        ("_bucket", (("le", "+Inf"),), 3),
+    ]
+    assert custom_family("seconds", "HISTOGRAM", "Seconds", samples).splitlines()[1:] == [
+        "# TYPE seconds histogram",
+        'seconds_count{model="m"} 3',
+        'seconds_sum{model="m"} 1.5',
+        'seconds_bucket{model="m",le="0.5"} 2',
+        'seconds_bucket{le="+Inf"} 3',
+    ]
