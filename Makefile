@@ -1,5 +1,6 @@
 # Everything starts here: `make lab` opens the workbench, `make test` runs the tests.
 # Other Python: make lab PYTHON=python3.12. Other ports: make lab HTTP_PORT=9000 GRPC_PORT=9001 …
+# Other models: make lab MODELS="examples ~/mine"
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -15,20 +16,24 @@ HTTP_PORT ?= 8000
 GRPC_PORT ?= 8001
 METRICS_PORT ?= 8002
 LAB_PORT ?= 8888
+MODELS ?= examples
+# What the PyTorch and JAX examples need in the tests.
+FRAMEWORKS ?= tests/frameworks.txt
 PYTEST_ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 # One line that moves while pip works, the whole log in $(VENV)/install.log, shown when it fails.
+# $(1) says what, $(2) is what pip is given, $(3) helps where it fails.
 define install
 	printf '%s\n' "devkit: installing $(1) into $(VENV) (once; about a minute)"; \
-	if ! $(BIN)/python -m pip install --editable '.[$(2)]' 2>&1 | tee $(VENV)/install.log \
+	if ! $(BIN)/python -m pip install $(2) 2>&1 | tee $(VENV)/install.log \
 	  | awk 'BEGIN { tty = system("test -t 2") == 0 } \
 	    tty && /^(Collecting|Installing|Building)/ { printf "\r\033[K  %.70s", $$0 > "/dev/stderr" } \
 	    END { if (tty) printf "\r\033[K" > "/dev/stderr" }'; then \
 	  tail -n 20 $(VENV)/install.log >&2; \
-	  echo "devkit: the install failed; the whole log is $(VENV)/install.log" >&2; exit 1; \
+	  echo "devkit: the install failed; $(3)the whole log is $(VENV)/install.log" >&2; exit 1; \
 	fi
 endef
 
@@ -57,12 +62,21 @@ $(BIN)/python:
 	exit 1
 
 $(VENV)/.installed-lab: pyproject.toml $(SHIM) | $(BIN)/python
-	@$(call install,devkit and JupyterLab,lab)
+	@$(call install,devkit and JupyterLab,--editable '.[lab]')
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(SHIM) | $(BIN)/python
-	@$(call install,devkit and what its tests need,dev)
+	@$(call install,devkit and what its tests need,--editable '.[dev]')
 	@touch $@ $(VENV)/.installed-lab
+
+$(VENV)/.installed-frameworks: $(FRAMEWORKS) | $(VENV)/.installed-dev
+	@$(call install,PyTorch and JAX for the tests,--requirement $(FRAMEWORKS),$(NO_FRAMEWORKS))
+	@touch $@
+
+define NO_FRAMEWORKS
+pip needs an index with PyTorch for the CPU (PIP_EXTRA_INDEX_URL=...); or give the versions you \
+have as a requirements file: make test FRAMEWORKS=file; 
+endef
 
 .PHONY: install
 install: $(VENV)/.installed-dev
@@ -70,14 +84,14 @@ install: $(VENV)/.installed-dev
 .PHONY: lab
 lab: $(VENV)/.installed-lab
 	@exec $(BIN)/python -m devkit.lab --http-port $(HTTP_PORT) --grpc-port $(GRPC_PORT) \
-	  --metrics-port $(METRICS_PORT) --lab-port $(LAB_PORT) --notebooks notebooks examples
+	  --metrics-port $(METRICS_PORT) --lab-port $(LAB_PORT) --notebooks notebooks $(MODELS)
 
 .PHONY: test
-test: $(VENV)/.installed-dev
+test: $(VENV)/.installed-dev $(VENV)/.installed-frameworks
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: parity
-parity: $(VENV)/.installed-dev
+parity: $(VENV)/.installed-dev $(VENV)/.installed-frameworks
 	@$(BIN)/python -m pytest tests/parity $(PYTEST_ARGS)
 
 .PHONY: bench

@@ -105,6 +105,7 @@ class Engine:
         names = list(repository.folders())
         if options.model_control_mode == "explicit" and "*" not in options.load_model:
             names = list(options.load_model)
+        names = [name for name in names if name not in options.skip_model]
         results = await asyncio.gather(
             *(repository.load(name) for name in names), return_exceptions=True
         )

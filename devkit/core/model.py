@@ -299,11 +299,27 @@ class Model:
             await instance.stop(0.0)
             raise
 
+    @property
+    def start_method(self) -> str:
+        """How its instances start: as its `DEVKIT_START_METHOD` parameter says, or the runtime."""
+        own: str = (
+            self.config.parameters["DEVKIT_START_METHOD"].string_value
+            if ("DEVKIT_START_METHOD" in self.config.parameters)
+            else ""
+        )
+        if own in ("warm", "spawn"):
+            return own
+        if own:
+            log.warning(
+                "model '%s': DEVKIT_START_METHOD is '%s', not warm or spawn", self.name, own
+            )
+        return self._options.start_method
+
     async def _launch(self) -> Process:
         python, variables = self.environment.python, self.environment.variables
         try:
             return await self._launcher.start(
-                self._options.start_method,
+                self.start_method,
                 self._launcher.modules_of(self.name, python),
                 python,
                 variables,

@@ -21,7 +21,9 @@ class Options:
         exit_on_error: whether a model that fails to load at start ends the server (here False).
         exit_timeout_secs: how long a stop waits for running requests.
         disable_auto_complete_config: skip `auto_complete_config` and completion of inputs.
-        start_method: `warm` (fork from a process that has the imports), `spawn`, or `shared`.
+        skip_model: models not to load at start, whatever the mode.
+        start_method: `warm` (fork from a process that has the imports) or `spawn`; a model's own
+            `parameters` entry `DEVKIT_START_METHOD` comes first.
         shm_default_byte_size, shm_growth_byte_size: first size and step of every slab, bytes.
         stub_timeout_seconds: how long a stub may take to load its model; 0 for no limit.
         restart_backoff: seconds between restarts of an instance that keeps dying, the last repeats.
@@ -35,6 +37,7 @@ class Options:
     model_repository: list[Path] = field(default_factory=list)
     model_control_mode: str = "none"
     load_model: list[str] = field(default_factory=list)
+    skip_model: list[str] = field(default_factory=list)
     strict_readiness: bool = True
     exit_on_error: bool = False
     exit_timeout_secs: int = 30

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -76,6 +78,10 @@ def _runtime(options: argparse.Namespace) -> Iterator[Runtime]:
     log = discovery.log_path(workspace)
     command = [sys.executable, "-m", "devkit.cli", "serve", "--watch", f"--workspace={workspace}"]
     command += [str(repository) for repository in options.repositories]
+    for model, package in _unmet(options.repositories):
+        print(f"devkit: not loading {model}: it needs {package} (pip install {package}, then")
+        print(f"        devkit load {model})")
+        command.append(f"--skip-model={model}")
     for name in ("http", "grpc", "metrics"):
         command += [f"--{name}-port", str(getattr(options, f"{name}_port"))]
     with (
@@ -91,6 +97,20 @@ def _runtime(options: argparse.Namespace) -> Iterator[Runtime]:
         ) as process,
     ):
         yield _await_runtime(process, workspace, log)
+
+
+def _unmet(repositories: list[Path]) -> list[tuple[str, str]]:
+    """Models whose `requirements.txt` names a package that is not here, and that package."""
+    found = []
+    for listed in sorted(path for each in repositories for path in each.glob("*/requirements.txt")):
+        for line in listed.read_text(encoding="utf-8").split():
+            package = re.split(r"[\[<>=!~;#]", line)[0]
+            try:
+                importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                found.append((listed.parent.name, package))
+                break
+    return found
 
 
 def _await_runtime(process: subprocess.Popen[bytes], workspace: Path, log: Path) -> Runtime:

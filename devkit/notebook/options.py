@@ -16,7 +16,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from devkit.control import messages
 from devkit.errors import ConfigError
 
-START_METHODS = ("warm", "spawn", "shared")
+START_METHODS = ("warm", "spawn")
 START_METHOD_PARAMETER = "DEVKIT_START_METHOD"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 

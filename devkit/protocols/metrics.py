@@ -86,12 +86,12 @@ def label_text(labels: Iterable[tuple[str, str]]) -> str:
 
 
 def number_text(value: float) -> str:
-    """Integers without a point, NaN and infinities as Prometheus writes them."""
+    """Sixteen digits as the real server writes them; NaN and infinities as Prometheus does."""
     if value != value:
         return "Nan"
     if value in (float("inf"), float("-inf")):
         return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
+    return f"{float(value):.16g}"
 
 
 def family(name: str, kind: str, description: str, samples: Iterable[Sample]) -> str:
@@ -217,11 +217,14 @@ class MetricsFront:
     def __init__(self, engine: Any) -> None:
         self._exposition = Exposition(engine)
         self._page = Route(self._answer)
+        self._refused = fixed(405, "text/plain", b'{"error":"Method Not Allowed"}')
         self._empty = fixed(200, CONTENT_TYPE, b"")
         self._server = Server(self._route)
 
     def _route(self, method: str, path: str) -> Route:
-        return self._page if path == "/metrics" else self._empty
+        if path != "/metrics":
+            return self._empty
+        return self._page if method == "GET" else self._refused
 
     def _answer(
         self, connection: Connection, head: Head, body: memoryview, block: Block | None

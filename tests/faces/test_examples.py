@@ -37,7 +37,7 @@ class WithoutTorch(Live):
 def test_a_missing_package_is_named_and_stops_no_other_model(tmp_path):
     live = WithoutTorch(tmp_path)
     shutil.copytree(ROOT / "examples" / "add_sub", live.repository / "add_sub")
-    shutil.copytree(ROOT / "examples_frameworks" / "pytorch", live.repository / "pytorch")
+    shutil.copytree(ROOT / "examples" / "pytorch", live.repository / "pytorch")
     live.start()
     try:
         found = {model.name: model for model in live.client().models()}

@@ -180,7 +180,16 @@ EXPRESSIONS = (
 ASKED_OF_REQUEST = {"sequence_id": 7, "sequence_start": True, "priority": 3, "timeout": 9000000}
 GIVEN = [
     *(
-        Case(f"in execute: {code[:90]}", (evaluate(code),), "3", status=200, blur=addresses)
+        Case(
+            f"in execute: {code[:90]}",
+            (evaluate(code),),
+            "3",
+            status=200,
+            blur=addresses,
+            differs="keyword arguments are named in the signature's order, there in the call's"
+            if "inputs=[5]" in code
+            else "",
+        )
         for code in EXPRESSIONS
     ),
     *(

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.support.session import HOST, Session
 
 ROOT = Path(__file__).parents[2]
-REPOSITORIES = [ROOT / "examples", ROOT / "examples_frameworks"]
+REPOSITORIES = [ROOT / "examples"]
 
 
 @dataclass(frozen=True)

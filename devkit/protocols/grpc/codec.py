@@ -27,7 +27,7 @@ RESERVED = (
     "starting with 'triton_' are allowed: triton_enable_empty_final_response"
 )
 EMPTY_FINAL = "triton_enable_empty_final_response"
-INVALID = "<invalid>"
+INVALID = wire.INVALID
 
 _INTERNED = 16 * 1024
 _RAW = 0x3A  # the tag of raw_input_contents

@@ -195,8 +195,7 @@ class Stream:
             response.release()
             return
         error = response.error
-        # A decoupled model's data responses are never the final one: the empty one that follows is.
-        final = codec.FINAL[response.final and (response.empty or not model.decoupled)]
+        final = codec.FINAL[response.final]
         data = None
         if response.empty:
             if plan.empty_final:
@@ -301,7 +300,8 @@ class Calls:
 
     def model_metadata(self, message: Any) -> Any:
         model = self._engine.model(message.name, normal_version(message.version))
-        body = config.metadata(model.config, model.versions)
+        served = [model.version_text] if message.version else model.versions
+        body = config.metadata(model.config, served)
         return pb.ModelMetadataResponse(
             name=body["name"],
             versions=body["versions"],

@@ -140,7 +140,8 @@ class Endpoints:
 
     def metadata(self, method: str, names: dict[str, str], body: memoryview) -> Answer:
         model = self._model(names)
-        return Answer(orjson.dumps(config.metadata(model.config, model.versions)))
+        served = [model.version_text] if names["version"] else model.versions
+        return Answer(orjson.dumps(config.metadata(model.config, served)))
 
     def config(self, method: str, names: dict[str, str], body: memoryview) -> Answer:
         return Answer(config.to_json(self._model(names).config).encode("utf-8", "surrogateescape"))

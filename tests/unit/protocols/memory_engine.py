@@ -45,6 +45,7 @@ class MemoryModel:
     generation: int = field(default_factory=lambda: next(_numbers))
 
     def __post_init__(self) -> None:
+        self.version_text = self.version
         self.inputs = contract.inputs(self.config)
         self.outputs = contract.outputs(self.config)
         self.max_batch_size = self.config.max_batch_size

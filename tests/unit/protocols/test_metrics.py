@@ -65,7 +65,18 @@ def test_other_paths_are_empty(running: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0, "0"), (3.0, "3"), (0.5, "0.5"), (float("inf"), "+Inf")]
+    ("value", "text"),
+    [
+        (0, "0"),
+        (3.0, "3"),
+        (0.1, "0.1"),
+        (-0.0, "-0"),
+        (3e15, "3000000000000000"),
+        (1e20, "1e+20"),
+        (1234567.125, "1234567.125"),
+        (float("inf"), "+Inf"),
+        (float("nan"), "Nan"),
+    ],
 )
 def test_numbers(value: float, text: str) -> None:
     assert number_text(value) == text
