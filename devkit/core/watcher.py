@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from watchfiles import Change, awatch
 
 from devkit.core.repository import IGNORED
+from devkit.core.snapshot import is_environment
 from devkit.errors import DevkitError
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class Watcher:
             return change is not Change.modified  # the folder of a model, or of a version
         if path.name.endswith(_TEMPORARY) or path.name.isdigit():  # vim tries to write "4913"
             return False
+        if any(is_environment(each) for each in path.parents[: len(inside.parts) - 1]):
+            return False  # a package that is installed there is no change of the model
         return path.suffix in _SOURCES or str(path) in self._own_files(name)
 
     def _place(self, path: Path) -> tuple[str, Path] | None:

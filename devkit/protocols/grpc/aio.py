@@ -25,7 +25,7 @@ OPTIONS = [
 _END = object()
 
 
-class Handler(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in its stubs only
+class Handler(grpc.GenericRpcHandler):
     """Finds the function of a method's path."""
 
     def __init__(self, engine: Any, decoder: codec.Decoder) -> None:
@@ -33,7 +33,7 @@ class Handler(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in i
         self._decoder = decoder
         calls = Calls(engine)
         prefix = f"/{SERVICE}/"
-        self._handlers = {
+        self._handlers: dict[str, Any] = {
             prefix + "ModelInfer": grpc.unary_unary_rpc_method_handler(self._infer),
             prefix + "ModelStreamInfer": grpc.stream_stream_rpc_method_handler(self._stream),
         }

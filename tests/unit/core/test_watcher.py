@@ -110,3 +110,12 @@ def test_a_sibling_module_reloads_the_model():
         eventually(lambda: client.infer("double", {"X": X})["Y"][0] == 5.0)
         (folder / "1" / "factor.py").write_text("FACTOR = 7\n")
         eventually(lambda: client.infer("double", {"X": X})["Y"][0] == 7.0)
+
+
+def test_packages_of_an_environment_in_the_models_folder_do_not_matter(judge, tmp_path):
+    environment = tmp_path / "repo" / "m" / "env"
+    (environment / "lib" / "site-packages").mkdir(parents=True)
+    package = "m/env/lib/site-packages/package.py"
+    assert judge(package)
+    (environment / "pyvenv.cfg").touch()
+    assert not judge(package)
