@@ -241,7 +241,10 @@ class Bls:
         name = header["name"]
         try:
             if header["op"] == "is_model_ready":
-                answer["value"] = engine.model_ready(name, _version(header.get("version")))
+                version = _version(header.get("version"))
+                answer["value"] = engine.model_ready(name, version) and (
+                    await engine.model(name, version).is_ready()
+                )
             elif header["op"] == "load_model":
                 engine.require_explicit_control()
                 files = {

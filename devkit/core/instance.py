@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("devkit.instance")
 
+READY_SECONDS = 5.0
+"""How long a model's `is_ready` may take, as the real backend gives it."""
+
 PLAN_SLOTS = 1024
 PREFETCH = 4
 """Batches a fast model may have in its socket at once: hides the wake-up between two executes."""
@@ -152,6 +155,8 @@ class Instance:
         self.executes = 0
         self.files: list[str] = []
         self.modules: list[str] = []
+        self.asks_ready = False
+        self._opinion: asyncio.Task[Any] | None = None
         self.last_words: deque[str] = deque(maxlen=50)
         self.batches: deque[Batch] = deque()
         self.pending: dict[int, Request] = {}
@@ -554,6 +559,32 @@ class Instance:
         """Forget a request that the model will never answer and whose client has gone."""
         if request.sequence in self.pending and not request.done:
             self._finish(request)
+
+    async def is_ready(self) -> bool:
+        """What the model's own `is_ready` says: False when it raises, takes longer than
+        READY_SECONDS, or returns no bool. Who asks while it is being asked waits for that answer.
+        """
+        if self.state != "ready":
+            return False
+        if not self.asks_ready:
+            return True
+        if self._opinion is None:
+            self._opinion = self._loop.create_task(self.call("ready", timeout=READY_SECONDS + 60))
+            self._opinion.add_done_callback(self._forget_opinion)
+        try:
+            answer = await asyncio.wait_for(asyncio.shield(self._opinion), READY_SECONDS)
+        except TimeoutError:
+            log.warning("%s: is_ready has not answered within %g s", self.name, READY_SECONDS)
+            return False
+        if "error" in answer:
+            log.warning("%s: is_ready failed: %s", self.name, answer["error"])
+            return False
+        return bool(answer["ready"])
+
+    def _forget_opinion(self, task: asyncio.Task[Any]) -> None:
+        self._opinion = None
+        if not task.cancelled():
+            task.exception()  # a stub that ended meanwhile; whoever asked has been told
 
     # -- control, prints, death ----------------------------------------------------------------
 

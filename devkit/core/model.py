@@ -285,6 +285,7 @@ class Model:
         instance.state = "ready"
         instance.load_seconds = time.monotonic() - began
         instance.files = list(answer.get("files", ()))
+        instance.asks_ready = bool(answer.get("is_ready"))
         instance.modules = list(answer.get("modules", ()))
         self._tell(instance, "ready")
         return instance
@@ -505,6 +506,16 @@ class Model:
                 self.name, self.version_text, instance.name, instance.pid, state, reason
             )
             Taps.emit(self._taps.instances, event)
+
+    @property
+    def asks_ready(self) -> bool:
+        """Whether the model has an `is_ready` of its own to be asked."""
+        return any(instance.asks_ready for instance in self.instances)
+
+    async def is_ready(self) -> bool:
+        """Whether every instance says it is ready (servers since 26.02 ask the model)."""
+        answers = await asyncio.gather(*(instance.is_ready() for instance in self.instances))
+        return all(answers)
 
     def deaths(self, instance: str) -> int:
         """How often the instance of that name has died in a row."""

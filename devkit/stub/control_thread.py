@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import traceback
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from devkit.errors import TransportError
 from devkit.transport import messages
@@ -103,13 +103,22 @@ class Control:
             self._stub.cancel(message["sequences"])
         elif operation == "verbose":
             self.verbose = int(message["level"])
-        elif operation in ("debug", "stack", "ready"):
-            reply: Dict[str, Any] = {"op": "reply", "call": message["call"]}
-            try:
-                reply.update(getattr(self, "_" + operation)())
-            except Exception as problem:  # whatever debugpy or the model's is_ready raises
-                reply["error"] = f"{type(problem).__name__}: {problem}"
-            self.send(reply)
+        elif operation in ("debug", "stack"):
+            self._reply(message["call"], getattr(self, "_" + operation))
+        elif operation == "ready":
+            # The model's own code may take its time; cancellation and debugging must not wait.
+            arguments = (message["call"], self._ready)
+            threading.Thread(
+                target=self._reply, args=arguments, name="is_ready", daemon=True
+            ).start()
+
+    def _reply(self, call: int, answer: Callable[[], Dict[str, Any]]) -> None:
+        reply: Dict[str, Any] = {"op": "reply", "call": call}
+        try:
+            reply.update(answer())
+        except Exception as problem:  # whatever debugpy or the model's is_ready raises
+            reply["error"] = f"{type(problem).__name__}: {problem}"
+        self.send(reply)
 
     def _debug(self) -> Dict[str, Any]:
         from devkit.stub import debugging

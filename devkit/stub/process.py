@@ -8,6 +8,7 @@ User code is called in `model`, frames are made in `outbox`.
 from __future__ import annotations
 
 import faulthandler
+import inspect
 import os
 import platform
 import signal
@@ -346,13 +347,18 @@ class Stub:
         self._link.cancel(sequences)
 
     def is_ready(self) -> bool:
-        """The model's own opinion of whether it can serve."""
-        answer = self._model.is_ready()
-        if hasattr(answer, "__await__"):
+        """The model's own opinion of whether it can serve, asked on a thread of its own.
+
+        Raises what `is_ready` raises, and TypeError where it returns no bool.
+        """
+        opinion = self._model.is_ready()
+        if inspect.iscoroutine(opinion):
             from devkit.stub import event_loop
 
-            answer = event_loop.run(answer)
-        return bool(answer)
+            opinion = event_loop.run(opinion)
+        if not isinstance(opinion, bool):
+            raise TypeError(f"is_ready must return a bool, it returned {type(opinion).__name__}")
+        return opinion
 
     # -- the end --------------------------------------------------------------------------------
 

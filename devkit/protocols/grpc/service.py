@@ -288,9 +288,12 @@ class Calls:
     def server_ready(self, message: Any) -> Any:
         return pb.ServerReadyResponse(ready=self._engine.ready())
 
-    def model_ready(self, message: Any) -> Any:
+    async def model_ready(self, message: Any) -> Any:
         version = normal_version(message.version)
-        return pb.ModelReadyResponse(ready=self._engine.model_ready(message.name, version))
+        ready = self._engine.model_ready(message.name, version)
+        if ready:
+            ready = await self._engine.model(message.name, version).is_ready()
+        return pb.ModelReadyResponse(ready=ready)
 
     def server_metadata(self, message: Any) -> Any:
         engine = self._engine

@@ -129,9 +129,21 @@ class Endpoints:
             )
         )
 
-    def model_ready(self, method: str, names: dict[str, str], body: memoryview) -> Answer:
+    def model_ready(
+        self, method: str, names: dict[str, str], body: memoryview
+    ) -> Answer | Awaitable[Answer]:
         version = normal_version(names["version"])
-        if self._engine.model_ready(names["model"], version):
+        if not self._engine.model_ready(names["model"], version):
+            return self._readiness(False)
+        model = self._engine.model(names["model"], version)
+        return self._ask_ready(model) if model.asks_ready else self._readiness(True)
+
+    async def _ask_ready(self, model: Any) -> Answer:
+        return self._readiness(await model.is_ready())
+
+    @staticmethod
+    def _readiness(ready: bool) -> Answer:
+        if ready:
             return Answer(content_type=TEXT)
         return Answer(generate.error("Model version not ready"), 400, TEXT)
 

@@ -41,8 +41,12 @@ class MemoryModel:
     version: str = "1"
     versions: list[str] = field(default_factory=lambda: ["1"])
     model_dir: Path = Path("/")
+    asks_ready: bool = False
     counters: Counters = field(default_factory=Counters)
     generation: int = field(default_factory=lambda: next(_numbers))
+
+    async def is_ready(self) -> bool:
+        return True
 
     def __post_init__(self) -> None:
         self.version_text = self.version
