@@ -140,6 +140,7 @@ FLAGS: tuple[Flag, ...] = (
         ("watch", "bool", False, "reload a model when its files change"),
         ("workspace", "str", "", "folder this runtime belongs to; the current one if not given"),
         ("start-method", "choice", "warm", "how instances start", "warm", "spawn"),
+        ("bls-circle-grace-secs", "int", 0, "fail a BLS call in a circle; 0: only warn"),
         ("skip-model", "list", (), "model not to load at start; several times"),
         ("python", "str", "", "interpreter of the instances; devkit's own if not given"),
         ("quiet", "switch", False, "print no tables at start"),

@@ -13,6 +13,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
+from devkit.core import circles
 from devkit.core.request import (
     Buffer,
     Description,
@@ -21,6 +22,7 @@ from devkit.core.request import (
     SharedPlace,
     TensorSpec,
 )
+from devkit.core.taps import Taps, WarningEvent
 from devkit.errors import Code, InferError, LoadError, SharedMemoryError, UnknownModelError
 from devkit.transport import messages
 from devkit.transport.memory import Block
@@ -125,6 +127,7 @@ class Bls:
             if not header.get("decoupled"):
                 self._refuse_decoupled(request)
             self._engine.infer(request)
+            self._look_for_circle(instance, caller, number, request)
         except UnknownModelError:
             # The words of 2.51, which asks whether the model is ready before anything else.
             text = (
@@ -134,6 +137,33 @@ class Bls:
             self._refuse(instance, caller, number, request, text)
         except InferError as problem:
             self._refuse(instance, caller, number, request, problem.message)
+
+    def _look_for_circle(
+        self, instance: Instance, caller: Caller, number: int, request: Request
+    ) -> None:
+        """Tell of a call that waits for its own caller; fail it after the grace, if one is set."""
+        if request.done or request.owner in request.model.instances:
+            return
+        circle = circles.find(
+            instance, {each: tuple(known.calls.values()) for each, known in self._callers.items()}
+        )
+        if not circle:
+            return
+        text = circles.describe(circle)
+        log.warning("%s", text)
+        event = WarningEvent(instance.model.name, instance.name, "bls-circle", text)
+        Taps.emit(self._engine.taps.warnings, event)
+        grace = self._engine.options.bls_circle_grace_secs
+        if grace > 0:
+            loop = asyncio.get_running_loop()
+            loop.call_later(grace, self._break_circle, instance, caller, number, request, text)
+
+    def _break_circle(
+        self, instance: Instance, caller: Caller, number: int, request: Request, text: str
+    ) -> None:
+        if number in caller.calls and not request.done:
+            self._refuse(instance, caller, number, request, text)
+            self._engine.cancel(request)
 
     def _refuse_decoupled(self, request: Request) -> None:
         if self._engine.model(request.model_name, request.model_version).decoupled:
@@ -160,6 +190,9 @@ class Bls:
         return found
 
     def _answer(self, instance: Instance, caller: Caller, number: int, response: Response) -> None:
+        if number not in caller.calls:
+            response.release()  # given up, and answered already
+            return
         if response.error is not None:
             # What the callee itself answered comes without the prefix of a refusal.
             self._say(instance, caller, number, response.error.message, response.final)

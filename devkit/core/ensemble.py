@@ -90,6 +90,10 @@ class Run:
             self._root.values[spec.name] = (spec, buffer)
         self._advance(self._root)
 
+    def running(self) -> list[Request]:
+        """The steps under way."""
+        return list(self._live.values())
+
     def cancel(self) -> None:
         """Pass a cancellation on to the steps that run now."""
         for child in list(self._live.values()):
@@ -349,6 +353,11 @@ class Ensemble(Model):
 
     def busy(self) -> bool:
         return bool(self._runs)
+
+    def steps_of(self, request: Request) -> list[Request]:
+        """The steps that run for `request` now."""
+        run = self._runs.get(request.sequence)
+        return run.running() if run is not None else []
 
     def cancel(self, request: Request) -> None:
         """Pass a cancellation on to the steps under way."""

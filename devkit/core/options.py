@@ -30,6 +30,8 @@ class Options:
         rate_limit: `off`, or `execution_count`: instances run when they get the resources their
             groups name.
         rate_limit_resource: `NAME:COUNT` or `NAME:COUNT:DEVICE`, how much there is of a resource.
+        bls_circle_grace_secs: seconds after which a BLS call that waits for its own caller fails; 0
+            only warns, and lets it wait for good as the real backend does.
         python: interpreter of the stubs, empty for the runtime's own.
         workspace: folder whose `.devkit/` holds scratch models; also names the discovery file.
     """
@@ -46,6 +48,7 @@ class Options:
     shm_default_byte_size: int = 1 << 20
     shm_growth_byte_size: int = 1 << 20
     stub_timeout_seconds: float = 0.0
+    bls_circle_grace_secs: float = 0.0
     restart_backoff: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
     rate_limit: str = "off"
     rate_limit_resource: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,3 +136,53 @@ async def test_loading_a_model_needs_explicit_control(bench: Make, mode: str) ->
     else:
         assert (await made.ask("caller", [1])).tolist() == [1.0]
     assert Path(made.folder).exists()
+
+
+SELF = SYNC.replace("self.call(x)", 'self.call(x, "caller")')
+
+
+async def test_a_call_that_waits_for_its_caller_is_told_of(bench: Make) -> None:
+    made = bench(bls_circle_grace_secs=0.2)
+    made.write("caller", CONFIG, CALLER.replace("EXECUTE", SELF))
+    told: list[str] = []
+    made.engine.taps.warnings.append(lambda event: told.append(event.message))
+    assert await made.engine.start() == []
+    response = await made.send("caller", [1])
+    assert response.error is not None
+    assert "can never be served: caller_0 -> caller_0 (instances: 'caller' has 1)" in (
+        response.error.message
+    )
+    assert len(told) == 1
+
+
+async def test_without_a_grace_it_is_only_told_of(bench: Make) -> None:
+    made = bench()
+    made.write("caller", CONFIG, CALLER.replace("EXECUTE", SELF))
+    told: list[str] = []
+    made.engine.taps.warnings.append(lambda event: told.append(event.rule))
+    assert await made.engine.start() == []
+    waiting = made.send("caller", [1])
+    while not told:
+        await asyncio.sleep(0.01)
+    assert told == ["bls-circle"]
+    assert not waiting.done()
+    made.engine.model("caller").instances[0].process.kill()
+    assert (await waiting).error is not None
+
+
+async def test_a_free_instance_is_no_circle(bench: Make) -> None:
+    made = bench(bls_circle_grace_secs=0.2)
+    code = (
+        CALLER.replace("EXECUTE", SELF)
+        .replace(
+            "answer = self.call",
+            'if x[0] == 0:\n                responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)]))\n                continue\n            answer = self.call',
+        )
+        .replace("self.call(x,", "self.call(x - 1,")
+    )
+    made.write("caller", CONFIG + "instance_group [ { count: 3 } ]", code)
+    assert await made.engine.start() == []
+    assert (await made.ask("caller", [2])).tolist() == [2.0]
+    response = await made.send("caller", [5])
+    assert response.error is not None
+    assert "can never be served" in response.error.message
