@@ -59,7 +59,7 @@ def check(config: Any, gpus: int) -> None:
     """
     if config.platform == "ensemble":
         return
-    if config.backend not in ("", "python"):
+    if config.backend not in ("", "python") and not config.runtime:
         raise Refusal(
             f"unable to find backend library for backend '{config.backend}', try specifying "
             "runtime on the model configuration."

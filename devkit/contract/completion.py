@@ -7,7 +7,7 @@ server's. Nothing here reads a file: versions, label and library files are the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from tritonclient.grpc import model_config_pb2 as pb
@@ -56,6 +56,7 @@ def complete(
     backend_default: str = "python",
     gpus: int = 0,
     versions: Iterable[int] = (1,),
+    python_backends: Container[str] = (),
 ) -> Any:
     """A copy of `config` as the server serves it under `name`; completing it again changes nothing.
 
@@ -67,7 +68,13 @@ def complete(
     try:
         checks.check_name(config, name)
         checks.check_backend(config, name, backend_default)
-        done = normalize(config, name, backend_default=backend_default, gpus=gpus)
+        done = normalize(
+            config,
+            name,
+            backend_default=backend_default,
+            gpus=gpus,
+            python_backends=python_backends,
+        )
         scheduling.check(done)
     except Refusal as refusal:
         raise CompletionError(
@@ -89,14 +96,26 @@ def auto_complete_input(config: Any, name: str = "", *, gpus: int = 0) -> dict[s
     return to_dict(normalize(config, name or config.name, gpus=gpus))
 
 
-def normalize(config: Any, name: str, *, backend_default: str = "python", gpus: int = 0) -> Any:
-    """A copy of `config` with everything filled in that the server fills in, unchecked."""
+def normalize(
+    config: Any,
+    name: str,
+    *,
+    backend_default: str = "python",
+    gpus: int = 0,
+    python_backends: Container[str] = (),
+) -> Any:
+    """A copy of `config` with everything filled in that the server fills in, unchecked.
+
+    `python_backends` are backends that are a `model.py` themselves.
+    """
     done = pb.ModelConfig()
     done.CopyFrom(config)
     done.name = name
     ensemble = is_ensemble(done)
     if not ensemble and not done.backend:
         done.backend = checks.PLATFORMS.get(done.platform, backend_default)
+    if done.backend in python_backends:
+        done.runtime = done.runtime or _MODEL_FILE["python"]
     if not done.HasField("version_policy"):
         done.version_policy.latest.num_versions = 1
     _fill_scheduling(done)

@@ -107,7 +107,8 @@ class Model:
         self.decoupled = bool(config.model_transaction_policy.decoupled)
         self.model_dir = directory
         self.version_dir = directory / self.version_text
-        self.file = self.version_dir / (config.default_model_filename or "model.py")
+        self._options = options
+        self.file = self._find_file()
         self.environment = environment or Environment()
         self.generation = next(_generations)
         self.counters = Counters()
@@ -118,7 +119,6 @@ class Model:
         self.spinner: Spinner | None = None
         self.limiter: RateLimiter | None = None
         self.state = "loading"
-        self._options = options
         self._launcher = launcher
         self._taps = taps
         self._slab: Slab | None = None
@@ -135,6 +135,16 @@ class Model:
             and not self.decoupled
             and options.rate_limit == "off"
         )
+
+    @property
+    def is_python_based(self) -> bool:
+        """Whether its code is a backend's `model.py`, shared by every model of that backend."""
+        return self.config.backend not in ("", "python") and bool(self.config.runtime)
+
+    def _find_file(self) -> Path:
+        if self.is_python_based:
+            return Path(self._options.backend_directory, self.config.backend, self.config.runtime)
+        return self.version_dir / (self.config.default_model_filename or "model.py")
 
     def _make_scheduler(self) -> DirectScheduler:
         config = self.config
@@ -361,6 +371,7 @@ class Model:
         options = self._options
         folder = self._snapshot.place() if self._snapshot else self.model_dir
         version_dir = folder / self.version_text
+        shared = self.is_python_based
         return {
             "action": action,
             "args": {
@@ -372,10 +383,11 @@ class Model:
                 "model_version": self.version_text,
                 "model_name": self.name,
             },
-            "model_path": str(version_dir / self.file.name),
+            "model_path": str(self.file if shared else version_dir / self.file.name),
             "version_dir": str(version_dir),
             "model_dir": str(folder),
-            "module_name": f"{self.version_text}.{self.file.stem}",
+            "module_name": self.file.stem if shared else f"{self.version_text}.{self.file.stem}",
+            "paths": [str(self.file.parent)] if shared else [str(version_dir), str(folder)],
             "config": contract.auto_complete_input(self.config)
             if action == "auto_complete"
             else contract.to_dict(self.config),

@@ -21,6 +21,8 @@ class Options:
         exit_on_error: whether a model that fails to load at start ends the server (here False).
         exit_timeout_secs: how long a stop waits for running requests.
         disable_auto_complete_config: skip `auto_complete_config` and completion of inputs.
+        backend_directory: folder of Python-based backends: `NAME/model.py` serves every model whose
+            config has `backend: "NAME"`.
         skip_model: models not to load at start, whatever the mode.
         start_method: `warm` (fork from a process that has the imports) or `spawn`; a model's own
             `parameters` entry `DEVKIT_START_METHOD` comes first.
@@ -40,6 +42,7 @@ class Options:
     model_control_mode: str = "none"
     load_model: list[str] = field(default_factory=list)
     skip_model: list[str] = field(default_factory=list)
+    backend_directory: str = ""
     strict_readiness: bool = True
     exit_on_error: bool = False
     exit_timeout_secs: int = 30

@@ -177,7 +177,7 @@ class Repository:
             log.info("model '%s' is loaded and its files are unchanged: nothing to do", name)
             return
         config = self._read_config(name, folder, config_text)
-        policy = contract.normalize(config, name).version_policy
+        policy = self._normalize(config, name).version_policy
         versions = contract.versions_served(policy, self._versions(name, folder))
         if not versions:
             self._versionless.add(name)
@@ -241,7 +241,7 @@ class Repository:
                 "must equal model name",
             )
         try:
-            contract.complete(config, name)
+            self._complete(config, name)
         except CompletionError as problem:
             if problem.stage == "poll":
                 raise self._poll_failed(name, problem.reason) from problem
@@ -266,7 +266,7 @@ class Repository:
                     line=problem.line,
                     traceback=problem.traceback,
                 ) from problem
-        return contract.check_ensemble(contract.complete(config, name), self._config_of)
+        return contract.check_ensemble(self._complete(config, name), self._config_of)
 
     def _config_of(self, name: str, version: int) -> Any:
         entry = self.entries.get(name)
@@ -274,6 +274,19 @@ class Repository:
             return None
         model = entry.models.get(max(entry.models) if version == -1 else version)
         return model.config if model is not None else False
+
+    def _complete(self, config: Any, name: str) -> Any:
+        return contract.complete(config, name, python_backends=self._backends())
+
+    def _normalize(self, config: Any, name: str) -> Any:
+        return contract.normalize(config, name, python_backends=self._backends())
+
+    def _backends(self) -> frozenset[str]:
+        """Python-based backends: folders of the backend directory that hold a `model.py`."""
+        if not self.options.backend_directory:
+            return frozenset()
+        found = Path(self.options.backend_directory).glob("*/model.py")
+        return frozenset(path.parent.name for path in found)
 
     def _scaled(self, name: str, config: Any) -> Any:
         """Apply a live `scale` until the user writes another instance_group."""
@@ -283,7 +296,7 @@ class Repository:
         if entry.count_for != str(config.instance_group):
             entry.count = None
             return config
-        return contract.scale(contract.normalize(config, name), entry.count)
+        return contract.scale(self._normalize(config, name), entry.count)
 
     def _versions(self, name: str, folder: Path) -> list[int]:
         found = []
@@ -344,7 +357,7 @@ class Repository:
             return await self._start_ensemble(name, folder, config, version)
         environment = await environments.of_model(name, config, folder, options.python)
         model = Model(
-            name, version, contract.normalize(config, name), folder, options, self.launcher,
+            name, version, self._normalize(config, name), folder, options, self.launcher,
             self.taps, environment,
         )  # fmt: skip
         if not options.disable_auto_complete_config:
@@ -352,7 +365,7 @@ class Repository:
             if answer is not None:
                 config = contract.from_dict(answer)
         try:
-            completed = contract.complete(config, name)
+            completed = self._complete(config, name)
         except CompletionError as problem:
             raise LoadError(problem.reason, problem.code, model=name) from problem
         model = Model(

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from types import ModuleType
-from typing import Any, Dict, FrozenSet, List, Optional, Set
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Set
 
 from devkit.errors import DevkitError
 from devkit.stub import failures
@@ -45,11 +45,19 @@ class Refused(Exception):
 class UserModel:
     """One `TritonPythonModel` and where it came from."""
 
-    def __init__(self, path: str, version_dir: str, model_dir: str, module_name: str) -> None:
+    def __init__(
+        self,
+        path: str,
+        version_dir: str,
+        model_dir: str,
+        module_name: str,
+        paths: Sequence[str] = (),
+    ) -> None:
         self.path = path
         self.version_dir = version_dir
         self.model_dir = model_dir
         self.module_name = module_name
+        self.paths = paths or (version_dir, model_dir)
         self.instance: Any = None
         self._class: Any = None
         self._modules_before: Set[str] = set()
@@ -57,7 +65,7 @@ class UserModel:
     def load(self) -> None:
         """Import the model's file. Raises StageError."""
         self._modules_before = set(sys.modules)
-        for folder in dict.fromkeys((self.version_dir, self.model_dir, os.path.dirname(self.path))):
+        for folder in dict.fromkeys((*self.paths, os.path.dirname(self.path))):
             if folder not in sys.path:
                 sys.path.append(folder)
         try:
@@ -172,6 +180,7 @@ def load(described: Dict[str, Any]) -> UserModel:
         described["version_dir"],
         described["model_dir"],
         described["module_name"],
+        described.get("paths") or (),
     )
     model.load()
     return model
