@@ -14,19 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from devkit.contract import differences
+from devkit.contract.differences import CLOSE, DIFFERS, SAME
 from devkit.contract.recording import Reply, Wire
 from devkit.errors import Code
 from devkit.transport import dtypes
 
-SAME, CLOSE, DIFFERS = "same", "close", "differs"
 _ORDER = (SAME, CLOSE, DIFFERS)
 
-TOLERANCES = {
-    "FP16": (1e-2, 1e-3),
-    "BF16": (2e-2, 1e-2),
-    "FP32": (1e-4, 1e-6),
-    "FP64": (1e-9, 1e-12),
-}
+TOLERANCES = differences.TOLERANCES
 """Relative and absolute tolerance for `close`; other types must be equal."""
 
 HTTP_STATUS = {

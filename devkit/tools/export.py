@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from devkit.contract import config as contract
 from devkit.control import messages
 from devkit.errors import ConfigError, DevkitError, LoadError
+from devkit.tools import standin
 
 CELL_HEADER = "# %%model"  # how the first line of a model.py that a cell became begins
 _LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
@@ -66,6 +67,17 @@ class ExportReport:
     brought: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
 
+    def text(self) -> str:
+        """What was written, for people."""
+        lines = [f"{self.folder}: {self.state}", *(f"  {file}" for file in self.files)]
+        lines += [f"  brought {what}" for what in self.brought]
+        lines += [f"  assumed {sentence}" for sentence in self.assumed]
+        return "\n".join(lines)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How IPython shows it below a cell."""
+        printer.text(self.text())
+
 
 class Source(Protocol):
     """What an export asks of a runtime; `control.client.Client` is one."""
@@ -105,6 +117,22 @@ def export(client: Source, name: str, dest: Path | str, *, force: bool = False) 
     )
 
 
+def is_current(client: Source, name: str, folder: Path) -> bool:
+    """Whether `folder` still holds what the runtime serves as `name`; its config aside."""
+    source = Path(client.model(name).folder)
+    for path in map(Path, _relative_files(folder)):
+        if path.name in _LEFT_OUT or path.name == "config.pbtxt" or not (source / path).is_file():
+            continue
+        if path.name != "model.py":
+            same = filecmp.cmp(source / path, folder / path, shallow=False)
+        else:
+            served, exported = ((at / path).read_text("utf-8") for at in (source, folder))
+            same = without_cell_header(served) == without_cell_header(exported)
+        if not same:
+            return False
+    return True
+
+
 def export_folder(
     name: str,
     source: Path,
@@ -132,6 +160,8 @@ def export_folder(
         brought = _fill(made, source, text, versions, used)
         files = tuple(_relative_files(made))
         state = _put_in_place(made, target, name, force)
+    except standin.MissingError as problem:
+        raise ExportError(problem.message, model=name, remedy=problem.remedy) from problem
     except OSError as problem:
         raise ExportError(
             f"{target} could not be written: {problem}",
@@ -183,7 +213,8 @@ def _fill(
         if file.is_file():
             file.write_text(without_cell_header(file.read_text("utf-8")), "utf-8")
     (made / "config.pbtxt").write_text(config, "utf-8")
-    return _bring(made, source, versions, used)
+    brought = _bring(made, source, versions, used)
+    return brought + standin.place(made, versions)
 
 
 def _bring(made: Path, source: Path, versions: Sequence[str], used: Iterable[Path]) -> list[str]:

@@ -23,16 +23,22 @@ from rich.text import Text
 
 from devkit.contract import config as contract
 from devkit.contract import recording
+from devkit.contract.differences import CLOSE, DIFFERS, SAME
 from devkit.contract.recording import Record, Wire
 from devkit.control import client as control
 from devkit.errors import ConfigError, ControlError, DevkitError, UnknownModelError
 from devkit.tools import compare, real_server
-from devkit.tools.compare import CLOSE, DIFFERS, SAME, Answer, OutputCheck, worst
+from devkit.tools.compare import Answer, OutputCheck, worst
+from devkit.tools.export import is_current
 from devkit.tools.real_server import Consent, RealServer
 from devkit.tools.samples import sample_requests
 
 LOAD_SECONDS = 300.0
 ANSWER_SECONDS = 120.0
+_CHANGED = (
+    "it has changed since this export, so devkit's answers come from the export too; "
+    "`devkit export --force` writes what is served now"
+)
 _STYLE = {SAME: "green", CLOSE: "yellow", DIFFERS: "bold red"}
 
 
@@ -71,12 +77,14 @@ class ModelCheck:
     Attributes:
         error: why the real server does not load it; then there are no requests.
         skipped: why nothing was asked, where nothing could be.
+        note: what else should be known of the comparison.
         metadata: what differs between both servers' metadata, empty where nothing does.
     """
 
     name: str
     error: str = ""
     skipped: str = ""
+    note: str = ""
     metadata: str = ""
     requests: tuple[RequestCheck, ...] = ()
 
@@ -134,6 +142,10 @@ class VerifyReport:
             console.print(self)
         return captured.get().rstrip("\n")
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How IPython shows it below a cell."""
+        printer.text(self.text(width=110))
+
     def __rich__(self) -> RenderableType:
         table = Table(title=f"{self.path} on Triton {self.server}", title_justify="left")
         for column in ("model", "request", "output", "type", "verdict", "what"):
@@ -160,6 +172,8 @@ class VerifyReport:
                 yield model.name, "metadata", "", "", DIFFERS, model.metadata
             if model.skipped:
                 yield model.name, "", "", "", "not asked", model.skipped
+            if model.note:
+                yield model.name, "", "", "", "note", model.note
             for request in model.requests:
                 for output in request.outputs:
                     kind = f"{output.datatype} {list(output.shape)}" if output.datatype else ""
@@ -193,7 +207,8 @@ def verify(
 
     `captures` are recorded requests, or a file of them; without any, those of `client`, which is
     the runtime of this workspace if none is given and one runs. Devkit's answers come from it
-    where it serves the model, else from the recording, else from a runtime started on the export.
+    where it serves the model as it was exported, else from the recording, else from a runtime
+    started on the export.
 
     `consent` is asked before anything is downloaded (None: agreed); how far a download is shows on
     `console` (stderr), and `progress` is told each step. `arguments` are further flags for the
@@ -209,7 +224,7 @@ def verify(
     say(f"starting the real Triton server {real_server.SERVER_VERSION}")
     with (
         RealServer(repository, installation, arguments=flags) as server,
-        _Devkit(repository, client) as devkit,
+        _Devkit(repository, client, names) as devkit,
     ):
         checks = []
         for name in names:
@@ -258,16 +273,27 @@ def _records(
 class _Devkit:
     """Where devkit's answers come from when the recording has none: a runtime, asked over HTTP.
 
-    The one of `client` for the models it serves; for others one over the export, started when
-    first needed and ended with the block.
+    The one of `client` for the models it serves as they were exported; for others one over the
+    export, started when first needed and ended with the block.
+
+    Attributes:
+        changed: models that the runtime serves, but no longer as they were exported.
     """
 
-    def __init__(self, repository: Path, client: control.Client | None) -> None:
+    def __init__(
+        self, repository: Path, client: control.Client | None, names: Sequence[str]
+    ) -> None:
         self._repository = repository
         self._client = client
         self._served: set[str] = set()
+        self.changed: set[str] = set()
         if client is not None and client.runtime.url("http"):
-            self._served = {row.name for row in client.models() if row.state == "READY"}
+            ready = {row.name for row in client.models() if row.state == "READY"}
+            self._served = {
+                name for name in ready.intersection(names)
+                if is_current(client, name, repository / name)
+            }  # fmt: skip
+            self.changed = ready.intersection(names) - self._served
         self._ends = contextlib.ExitStack()
         self._own: control.Client | None = None
 
@@ -278,7 +304,7 @@ class _Devkit:
         self._ends.close()
 
     def serves(self, name: str) -> bool:
-        """Whether the user's own runtime serves it."""
+        """Whether the user's own runtime serves it as it was exported."""
         return name in self._served
 
     def url(self, name: str) -> str:
@@ -329,7 +355,8 @@ def _verify_model(
     ours = _Door(devkit.url(name)) if live != "recorded" else None
     metadata = _compare_metadata(name, real, ours) if ours is not None else ""
     checks = [_ask(name, one, real, ours, live) for one in asked]
-    return ModelCheck(name, metadata=metadata, requests=tuple(checks))
+    note = _CHANGED if name in devkit.changed else ""
+    return ModelCheck(name, note=note, metadata=metadata, requests=tuple(checks))
 
 
 def _missing_code(folder: Path) -> str:
@@ -349,7 +376,8 @@ def _missing_code(folder: Path) -> str:
 def _asked(config: contract.ModelConfig, records: list[Record]) -> Iterator[_Asked]:
     for record in records:
         if record.replies:
-            reply = compare.answer_of_record(record.replies[0])
+            first = record.replies[0]
+            reply = compare.answer_of_record(first) if first.wire.whole else None
             yield _Asked(record.request, record.version, "recorded", record.number, reply)
     if not records:
         for number, wire in enumerate(sample_requests(config), 1):
@@ -359,6 +387,8 @@ def _asked(config: contract.ModelConfig, records: list[Record]) -> Iterator[_Ask
 def _against(name: str, asked: list[_Asked], devkit: _Devkit) -> str:
     if devkit.serves(name):
         return "live"
+    if name in devkit.changed:  # what was recorded may be another version's answer
+        return "export"
     return "recorded" if asked and all(one.recorded for one in asked) else "export"
 
 
