@@ -52,8 +52,11 @@ def parse(text: ReadableBuffer) -> Any:
 
 
 def to_bytes(text: str) -> bytes:
-    """The bytes a JSON string stood for."""
-    return text.encode("utf-8", "surrogateescape")
+    """The bytes a JSON string stood for; a `?` for half a surrogate pair, which stands for none."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
 
 
 def _finite(text: str) -> float:

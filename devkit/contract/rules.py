@@ -109,6 +109,20 @@ _ALL = (
         "Give the model more instances, or move what is called into a model of its own.",
     ),
     Rule(
+        "bls-mode",
+        DOCUMENTED,
+        "{call} of '{name}' in {execute} execute of a {mode} model is refused",
+        "the response is an error",
+        "Call decoupled models with decoupled=True.",
+    ),
+    Rule(
+        "bls-blocks",
+        DOCUMENTED,
+        "{call} of '{name}' blocks the event loop that all requests of the instance share",
+        "no other request of the instance goes on meanwhile",
+        "Await async_exec instead.",
+    ),
+    Rule(
         "stub-died",
         OBSERVED,
         "the process of instance '{name}' ended: {cause}",

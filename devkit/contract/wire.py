@@ -14,13 +14,13 @@ import array as packed
 import struct
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import orjson
 
 from devkit.contract import rapidjson
-from devkit.errors import Code, InferError
+from devkit.errors import Code, InferError, SharedMemoryError
 from devkit.transport import dtypes
 from devkit.transport.dtypes import ReadableBuffer
 
@@ -499,7 +499,7 @@ def reply(
     version: str,
     id: str = "",
     parameters: Mapping[str, Any] | None = None,
-    places: Mapping[str, memoryview] | None = None,
+    places: Mapping[str, Room] | None = None,
     labels: Mapping[str, Sequence[str]] | None = None,
     batched: bool = False,
 ) -> Reply:
@@ -573,7 +573,7 @@ def _mixed_reply(
     buffers: Sequence[ReadableBuffer],
     wanted: Encoding,
     opening: bytes,
-    places: Mapping[str, memoryview],
+    places: Mapping[str, Room],
     labels: Mapping[str, Sequence[str]],
     batched: bool,
 ) -> Reply:
@@ -601,15 +601,26 @@ def _mixed_reply(
     return Reply(opening + b'"outputs":[' + b",".join(parts) + b"]}", tail, binary)
 
 
-def place(name: str, data: ReadableBuffer, room: memoryview) -> None:
+class Room(Protocol):
+    """Memory of a client's for an output; `view` raises SharedMemoryError where it is gone."""
+
+    size: int
+
+    def view(self) -> memoryview: ...
+
+
+def place(name: str, data: ReadableBuffer, room: Room) -> None:
     """Copy an output to the client's region. Raises InferError where that is too small."""
-    if len(room) < len(data):
+    if room.size < len(data):
         raise InferError(
-            f"shared memory size specified with the request for output '{name}' ({len(room)} "
+            f"shared memory size specified with the request for output '{name}' ({room.size} "
             f"bytes) should be at least {len(data)} bytes to hold the results",
             Code.INTERNAL,
         )
-    room[: len(data)] = data
+    try:
+        room.view()[: len(data)] = data
+    except SharedMemoryError as problem:
+        raise InferError(problem.message, Code.INTERNAL) from problem
 
 
 def unpack(datatype: str, data: ReadableBuffer) -> bytes:

@@ -21,7 +21,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from devkit.core.request import (
     Buffer,
@@ -52,6 +52,7 @@ class Engine(Protocol):
     """What this front asks of `core.engine.Engine`."""
 
     options: Options
+    tracer: Any
 
     def infer(self, request: Request) -> None: ...
 
@@ -210,6 +211,9 @@ class _Connection:
                 if name in wire.extra:
                     setattr(request, name, wire.extra[name])
         self._running[sequence] = request
+        if self._engine.tracer is not None:
+            arrived = request.times.request_start
+            request.arrival = ("LOCAL", arrived, arrived)
         try:
             self._engine.infer(request)
         except InferError as refusal:
@@ -226,6 +230,9 @@ class _Connection:
     def _answer(self, sequence: int, response: Response) -> None:
         if response.final:
             self._running.pop(sequence, None)
+        trace = response.request.trace
+        if trace is not None:
+            trace.sending()
         try:
             if not self._closed:
                 self._send(self._encode(sequence, response))
@@ -233,6 +240,8 @@ class _Connection:
             self._refuse(sequence, InferError(problem.message, Code.INTERNAL))
         finally:
             response.release()
+        if trace is not None:
+            trace.sent()
 
     def _refuse(self, sequence: int, refusal: InferError) -> None:
         wire = messages.WireResponse(

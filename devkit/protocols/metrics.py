@@ -121,10 +121,11 @@ def custom_family(
 
 
 class Exposition:
-    """The text of one engine's metrics."""
+    """The text of one engine's metrics, and `more` behind it where that is asked for."""
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: Any, more: Callable[[], str] | None = None) -> None:
         self._engine = engine
+        self._more = more
         self._cpu: tuple[float, float] | None = None
 
     def text(self) -> str:
@@ -148,6 +149,8 @@ class Exposition:
         parts += self._machine()
         parts += self._custom("GAUGE")
         parts += self._custom("HISTOGRAM")
+        if self._more is not None:
+            parts.append(self._more())
         return "".join(parts)
 
     @staticmethod
@@ -214,8 +217,8 @@ class Exposition:
 class MetricsFront:
     """Serves an engine's metrics; any path but `/metrics` is an empty 200, as in Triton."""
 
-    def __init__(self, engine: Any) -> None:
-        self._exposition = Exposition(engine)
+    def __init__(self, engine: Any, more: Callable[[], str] | None = None) -> None:
+        self._exposition = Exposition(engine, more)
         self._page = Route(self._answer)
         self._refused = fixed(405, "text/plain", b'{"error":"Method Not Allowed"}')
         self._empty = fixed(200, CONTENT_TYPE, b"")

@@ -103,10 +103,10 @@ def in_block(
     return pieces
 
 
-def output_places(header: wire.Header, regions: Regions) -> dict[str, memoryview]:
-    """Writable memory of the outputs that go to clients' regions."""
+def output_places(header: wire.Header, regions: Regions) -> dict[str, SharedPlace]:
+    """The places of the outputs that go to clients' regions."""
     return {
-        output.name: regions.find(*output.region).view()
+        output.name: regions.find(*output.region)
         for output in header.encoding.outputs.values()
         if output.region is not None
     }

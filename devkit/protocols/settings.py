@@ -1,6 +1,7 @@
 """The trace and logging extensions: reading and changing settings, alike over HTTP and gRPC.
 
-The settings themselves belong to the engine; here are only the checks and the real server's words.
+The settings themselves belong to the engine, those of traces to `observe.trace_extension`; here
+are only the checks and the real server's words.
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from devkit.errors import Code, InferError
+from devkit.observe.trace_extension import Extension
 
-TRACE_FIELDS = (
-    "trace_level", "trace_rate", "trace_count", "log_frequency", "trace_file", "trace_mode",
-)  # fmt: skip
 LOG_FIELDS = (
     "log_file", "log_info", "log_warning", "log_error", "log_verbose_level", "log_format",
 )  # fmt: skip
@@ -27,14 +26,17 @@ _INTEGER = re.compile(r"\s*[+-]?\d+")
 
 
 class Settings:
-    """Trace settings per model over the engine's own, and the log settings.
+    """What clients say of traces and of the log.
 
     One object serves all front ends of an engine (`of`), so that they show the same.
     """
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
-        self._models: dict[str, dict[str, Any]] = {}
+        tracer = getattr(engine, "traces", None)
+        self._traces: Extension = (
+            tracer.extension if tracer is not None else Extension(engine.trace_settings)
+        )
 
     @staticmethod
     def of(engine: Any) -> Settings:
@@ -55,17 +57,7 @@ class Settings:
     def trace(self, model: str = "") -> dict[str, Any]:
         """Settings in the real server's order; `trace_level` is a list, the rest strings."""
         self.check_model(model)
-        own = self._models.get(model, {})
-        current = self._engine.trace_settings
-        shown: dict[str, Any] = {}
-        for field in TRACE_FIELDS:
-            value = own.get(field, getattr(current, field))
-            if field == "trace_level":
-                value = [value] if isinstance(value, str) else list(value)
-                shown[field] = value or ["OFF"]
-            else:
-                shown[field] = str(value)
-        return shown
+        return self._traces.show(model)
 
     def update_trace(self, changes: Mapping[str, Sequence[str] | None], model: str = "") -> None:
         """Apply `changes` (None resets). Raises InferError; then nothing changes."""
@@ -78,35 +70,13 @@ class Settings:
                 checked[field] = None if values is None else self._levels(values)
             elif field in NUMBERS:
                 checked[field] = None if values is None else _number(field, values[0])
-        for field, value in checked.items():
-            self._set_trace(field, value, model)
+        self._traces.update(checked, model)
 
-    def _levels(self, values: Sequence[str]) -> list[str]:
-        levels = [value for value in values if value in LEVELS]
-        if levels and not self._engine.trace_settings.trace_file:
-            raise InferError(
-                "Attempting to set invalid trace setting :trace file name is not given"
-            )
-        return levels or ["OFF"]
-
-    def _set_trace(self, field: str, value: Any, model: str) -> None:
-        if model:
-            own = self._models.setdefault(model, {})
-            if value is None:
-                own.pop(field, None)
-            else:
-                own[field] = value
-            return
-        current = self._engine.trace_settings
-        # A reset of the server-wide settings leaves them; 2.51 only re-reads its command line.
-        if value is not None:
-            present = getattr(current, field)
-            kind = type(present)
-            setattr(current, field, kind(value) if kind in (int, str, list) else value)
-        elif field == "trace_count":
-            setattr(current, field, type(getattr(current, field))(-1))
-        elif field == "log_frequency":
-            setattr(current, field, type(getattr(current, field))(0))
+    @staticmethod
+    def _levels(values: Sequence[str]) -> list[str]:
+        if "OFF" in values and len(values) > 1:
+            raise InferError("Expect only one trace level 'OFF' is specified")
+        return [value for value in LEVELS if value in values]
 
     # -- logging -------------------------------------------------------------------------------
 
@@ -119,6 +89,8 @@ class Settings:
         """Apply `changes`, whose types the front end has checked."""
         for field, value in changes.items():
             setattr(self._engine.log_settings, field, value)
+        if "log_verbose_level" in changes:
+            self._engine.set_verbosity(changes["log_verbose_level"])
 
     @staticmethod
     def refuse_log_file() -> InferError:

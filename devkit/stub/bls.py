@@ -68,7 +68,7 @@ class Client:
 
     # -- calling --------------------------------------------------------------------------------
 
-    def infer(self, request: InferenceRequest, decoupled: bool) -> Call:
+    def infer(self, request: InferenceRequest, decoupled: bool, asynchronous: bool = False) -> Call:
         """Send an inference request."""
         called = request._called
         if called is None:
@@ -81,7 +81,7 @@ class Client:
         for tensor in request.inputs():
             described.append([tensor._name, tensor._datatype, list(tensor._shape)])
             tensors.append(self._lend(tensor, lent))
-        trace = request.trace().get_context()
+        trace = request.trace()
         header = {
             "op": "infer",
             "model": called.model,
@@ -90,11 +90,14 @@ class Client:
             "inputs": described,
             "outputs": list(called.outputs),
             "parameters": called.parameters,
-            "trace": trace or "",
+            "trace": trace.get_context() or "",
             "decoupled": decoupled,
+            "asynchronous": asynchronous,
             "parent": parent.get() or current.executing,
             **request._extra,
         }
+        if trace._traced:
+            header["traced"] = trace._traced
         return self._send(header, tensors, tuple(lent))
 
     @staticmethod
@@ -300,12 +303,14 @@ def _response(header: Answer, tensors: List[Any]) -> InferenceResponse:
 class ResponseIterator:
     """The responses of a decoupled model, one after the other; ends with the last."""
 
-    __slots__ = ("_call", "_client", "_done", "_first")
+    __slots__ = ("_call", "_client", "_done", "_first", "_next", "_seen")
 
     _call: Call
     _client: Client
     _done: bool
     _first: Optional[Tuple[Answer, List[Any]]]
+    _next: int
+    _seen: List[InferenceResponse]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise pybind.bad_constructor(
@@ -319,18 +324,25 @@ class ResponseIterator:
         made._call = call
         made._first = first
         made._done = False
+        made._next = 0
+        made._seen = []
         return made
 
     def __iter__(self) -> Iterator[InferenceResponse]:
+        if self._done:
+            self._next = 0  # the real one keeps the responses too, and begins again
         return self
 
     def __next__(self) -> InferenceResponse:
-        if self._done:
-            raise StopIteration
-        first, self._first = self._first, None
-        header, tensors = first if first is not None else self._client.wait(self._call)
-        self._done = header.get("final", True)
-        return _response(header, tensors)
+        if self._next == len(self._seen):
+            if self._done:
+                raise StopIteration("Iteration is done for the responses.")
+            first, self._first = self._first, None
+            header, tensors = first if first is not None else self._client.wait(self._call)
+            self._done = header.get("final", True)
+            self._seen.append(_response(header, tensors))
+        self._next += 1
+        return self._seen[self._next - 1]
 
     def cancel(self) -> None:
         """Tell the model that nobody wants the remaining responses."""
@@ -343,19 +355,26 @@ def _client() -> Client:
     return link.current.bls
 
 
-def _checked(function: str, request: InferenceRequest, decoupled: Any) -> None:
-    if not isinstance(decoupled, (bool, int)):
+def _checked(
+    function: str,
+    request: InferenceRequest,
+    decoupled: Any,
+    args: Tuple[Any, ...],
+    kwargs: Dict[str, Any],
+) -> None:
+    if not isinstance(decoupled, (bool, int)) or args or kwargs:
+        given = (request,) if decoupled is False and not args else (request, decoupled, *args)
         raise pybind.bad_call(
             function,
             f"(self: {pybind.MODULE}.InferenceRequest, decoupled: bool = False) -> object",
-            (request,),
-            {"decoupled": decoupled},
+            given,
+            kwargs,
         )
 
 
-def execute(request: InferenceRequest, decoupled: bool) -> Any:
+def execute(request: InferenceRequest, decoupled: bool, *args: Any, **kwargs: Any) -> Any:
     """`InferenceRequest.exec`."""
-    _checked("exec", request, decoupled)
+    _checked("exec", request, decoupled, args, kwargs)
     client = _client()
     call = client.infer(request, bool(decoupled))
     if decoupled:
@@ -363,14 +382,14 @@ def execute(request: InferenceRequest, decoupled: bool) -> Any:
     return _response(*client.wait(call))
 
 
-def execute_async(request: InferenceRequest, decoupled: bool) -> Any:
+def execute_async(request: InferenceRequest, decoupled: bool, *args: Any, **kwargs: Any) -> Any:
     """`InferenceRequest.async_exec`: the request is on its way before anybody awaits it."""
     import asyncio
 
-    _checked("async_exec", request, decoupled)
+    _checked("async_exec", request, decoupled, args, kwargs)
     asyncio.get_running_loop()  # raises where there is none, as the real one does
     client = _client()
-    call = client.infer(request, bool(decoupled))
+    call = client.infer(request, bool(decoupled), asynchronous=True)
 
     async def finish() -> Any:
         answer = await client.wait_async(call)

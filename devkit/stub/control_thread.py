@@ -6,6 +6,7 @@ user code except the model's `is_ready`, and it ends the process when the runtim
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import sys
@@ -14,6 +15,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from devkit.errors import TransportError
+from devkit.stub import parent
 from devkit.transport import messages
 
 if TYPE_CHECKING:
@@ -103,7 +105,11 @@ class Control:
             self._stub.cancel(message["sequences"])
         elif operation == "verbose":
             self.verbose = int(message["level"])
-        elif operation in ("debug", "stack"):
+        elif operation == "probes":
+            self._reply(message["call"], functools.partial(self._show_probes, message))
+        elif operation == "debug":
+            self._reply(message["call"], lambda: self._debug(message.get("debugpy", "")))
+        elif operation in ("memory", "stack", "traceable", "undebug"):
             self._reply(message["call"], getattr(self, "_" + operation))
         elif operation == "ready":
             # The model's own code may take its time; cancellation and debugging must not wait.
@@ -120,10 +126,16 @@ class Control:
             reply["error"] = f"{type(problem).__name__}: {problem}"
         self.send(reply)
 
-    def _debug(self) -> Dict[str, Any]:
+    def _debug(self, package: str) -> Dict[str, Any]:
         from devkit.stub import debugging
 
-        return {"port": debugging.listen()}
+        return {"port": debugging.listen(package)}
+
+    def _undebug(self) -> Dict[str, Any]:
+        from devkit.stub import debugging
+
+        debugging.close()
+        return {}
 
     def _stack(self) -> Dict[str, Any]:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -133,6 +145,20 @@ class Control:
             if name != "devkit control":
                 threads.append({"thread": name, "stack": "".join(traceback.format_stack(frame))})
         return {"threads": threads}
+
+    def _show_probes(self, message: Dict[str, Any]) -> Dict[str, Any]:
+        assert self._stub is not None
+        self._stub.show_probes(message["on"], message["every"], message["largest"])
+        return {}
+
+    def _memory(self) -> Dict[str, Any]:
+        assert self._stub is not None
+        return {"slab": self._stub.slab()}
+
+    def _traceable(self) -> Dict[str, Any]:
+        """Let a profiler that is no parent of this process look at it (Linux with Yama)."""
+        parent.allow_tracing()
+        return {}
 
     def _ready(self) -> Dict[str, Any]:
         assert self._stub is not None

@@ -43,6 +43,12 @@ def start(coroutine: Any, on_failure: Callable[[BaseException], None]) -> None:
     asyncio.run_coroutine_threadsafe(coroutine, running()).add_done_callback(ended)
 
 
+def call_on_loop(function: Callable[[], object]) -> None:
+    """Call `function` on the loop's thread, if there is one."""
+    if _loop is not None:
+        _loop.call_soon_threadsafe(function)
+
+
 def stop() -> None:
     """End the loop; what still runs on it is abandoned."""
     if _loop is not None:

@@ -7,14 +7,21 @@ decides what happens to a request.
 
 from __future__ import annotations
 
+import linecache
 import os
+import reprlib
 import traceback
 from types import FrameType, TracebackType
 from typing import Any, Dict, List, Optional
 
+import numpy
+
 from devkit import errors
 
 _OURS = os.path.dirname(os.path.abspath(errors.__file__)) + os.sep
+_AROUND = 3  # source lines before and after the one that failed
+_SAMPLE = 1 << 16  # values of an array that its extremes are taken of
+_LIBRARIES = ("torch", "jax", "jaxlib", "cupy", "tensorflow")
 _LONGEST = 200  # characters of a local's repr
 _MOST = 50  # locals of a frame
 
@@ -99,23 +106,101 @@ def frames(problem: BaseException) -> List[Dict[str, Any]]:
             "file": entry.tb_frame.f_code.co_filename,
             "line": entry.tb_lineno,
             "function": entry.tb_frame.f_code.co_name,
+            "source": _source(entry.tb_frame.f_code.co_filename, entry.tb_lineno),
             "locals": _summaries(entry.tb_frame.f_locals),
         }
         for entry in _user_entries(problem)
     ]
 
 
+def _source(filename: str, line: int) -> List[List[Any]]:
+    """[number, text] of the lines around one: by the time it is looked at the file may differ."""
+    first = max(1, line - _AROUND)
+    found = [
+        [number, linecache.getline(filename, number).rstrip("\n")]
+        for number in range(first, line + _AROUND + 1)
+    ]
+    while found and not found[-1][1]:
+        found.pop()
+    return found
+
+
 def _summaries(values: Any) -> Dict[str, str]:
     return {str(name): _summary(value) for name, value in list(values.items())[:_MOST]}
 
 
+class _Short(reprlib.Repr):
+    """Reprs that take no long time of large containers, arrays in words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = 8
+        self.maxdeque = self.maxarray = 8
+        self.maxlevel = 3
+        self.maxstring = self.maxother = self.maxlong = _LONGEST
+
+    def repr_ndarray(self, value: Any, level: int) -> str:
+        return _array(value)
+
+    def repr_bytes(self, value: bytes, level: int) -> str:
+        return repr(value) if len(value) <= 80 else f"{value[:80]!r}... ({len(value)} bytes)"
+
+    def repr_instance(self, value: Any, level: int) -> str:
+        words = _tensor(value)
+        if words is not None:
+            return words
+        try:
+            shown = repr(value)
+        except Exception:  # a model's own __repr__ may do anything
+            return f"<{type(value).__name__} whose repr fails>"
+        return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "..."
+
+
+_short = _Short()
+
+
 def _summary(value: Any) -> str:
-    kind = type(value)
-    if kind.__module__ == "numpy" and hasattr(value, "dtype") and hasattr(value, "shape"):
-        head = f"ndarray {value.dtype} {tuple(value.shape)}"
-        return head if value.size > 16 else f"{head} {value.tolist()!r}"[:_LONGEST]
     try:
-        shown = repr(value)
-    except Exception:  # a model's own __repr__ may do anything
-        return f"<{kind.__name__} whose repr fails>"
-    return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "..."
+        shown = _short.repr(value)
+    except Exception:  # a subclass of a container may do anything
+        return f"<{type(value).__name__} whose repr fails>"
+    return shown if len(shown) <= 2 * _LONGEST else shown[: 2 * _LONGEST - 3] + "..."
+
+
+def _tensor(value: Any) -> Optional[str]:
+    """What is worth saying of a tensor that is no array; None for anything else."""
+    kind = type(value)
+    if kind.__module__ == "c_python_backend_utils" and kind.__name__ == "Tensor":
+        return f"Tensor {value.name()!r} {list(value.shape())}"
+    if kind.__module__ == "c_python_backend_utils" and kind.__name__ == "InferenceRequest":
+        inputs = ", ".join(f"{n} {t} {list(s)}" for n, t, s in value._plan.inputs)
+        return f"InferenceRequest {value.request_id()!r}: {inputs}"
+    library = kind.__module__.partition(".")[0]
+    if library not in _LIBRARIES or not (hasattr(value, "dtype") and hasattr(value, "shape")):
+        return None
+    place = getattr(value, "device", "")
+    return f"{kind.__name__} {value.dtype} {tuple(value.shape)} {place}".rstrip()
+
+
+def _array(value: Any) -> str:
+    """An array in words: its type, shape, and its values or what they are like."""
+    head = f"ndarray {value.dtype} {tuple(value.shape)}"
+    if value.size <= 16:
+        return f"{head} {value.tolist()!r}"[:_LONGEST]
+    if value.dtype.kind not in "iufb":
+        return head
+    seen = value.flat[:: max(1, value.size // _SAMPLE)]
+    words = "" if seen.size == value.size else f" of {seen.size} values"
+    if value.dtype.kind == "f":
+        finite = seen[numpy.isfinite(seen)]
+        if finite.size < seen.size:
+            nan = int(numpy.count_nonzero(numpy.isnan(seen)))
+            words += f", {nan} NaN" if nan else ""
+            odd = seen.size - finite.size - nan
+            words += f", {odd} infinite" if odd else ""
+        seen = finite
+    if not seen.size:
+        return head + words
+    with numpy.errstate(over="ignore"):
+        mean = seen.mean(dtype=numpy.float64)
+    return f"{head} min {seen.min():.6g} max {seen.max():.6g} mean {mean:.6g}{words}"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from devkit.stub.bls import Client
     from devkit.stub.control_thread import Control
     from devkit.stub.outbox import Outbox
+    from devkit.stub.spans import Recorder
 
 _MOST_CANCELLED = 10_000  # numbers only grow, so the smallest are the ones long gone
 
@@ -22,6 +23,7 @@ class Link:
     Attributes:
         cancelled: numbers of the requests that their clients gave up.
         executing: number of the request that BLS calls are made for, 0 outside `execute`.
+        spans: records what `devkit.span` marks; None where nothing does.
         version_dir: folder of the model's version, what `get_model_dir()` says.
     """
 
@@ -42,6 +44,7 @@ class Link:
         self.decoupled = decoupled
         self.cancelled: Set[int] = set()
         self.executing = 0
+        self.spans: Optional[Recorder] = None
 
     def cancel(self, sequences: List[int]) -> None:
         """Note requests as given up. A cancellation may come when its request has ended already."""

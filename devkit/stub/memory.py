@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import numpy as np
 import numpy.typing as npt
 
-from devkit.transport.memory import Region, Slab
+from devkit.transport.memory import Region, Slab, SlabUsage
 from devkit.transport.messages import OWN_RESPONSE_SLAB, Place
 
 
@@ -112,13 +112,18 @@ class ResponseMemory:
         """File of the slab, None while there is none."""
         return self._slab.path if self._slab else None
 
-    def store(self, data: memoryview) -> Place:
+    def store(self, data: memoryview, owner: str = "response") -> Place:
         """Copy `data` into a block of its own. Raises SharedMemoryError where none can be had."""
         if self._slab is None:
             self._slab = Slab(self._name, size=self._size, step=self._step)
-        block = self._slab.allocate(len(data), "response")
+        block = self._slab.allocate(len(data), owner)
         block.view()[:] = data
         return Place(OWN_RESPONSE_SLAB, block.offset, len(data))
+
+    def usage(self) -> Optional[SlabUsage]:
+        """What the slab holds, asked by another thread; None while there is none."""
+        slab = self._slab
+        return slab.usage() if slab is not None else None
 
     def free(self, offsets: Tuple[int, ...]) -> None:
         """RELEASE: the runtime has written these blocks out."""

@@ -6,6 +6,7 @@ comes in and goes out over sockets is `process`'s business.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
@@ -13,7 +14,7 @@ from types import ModuleType
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Set
 
 from devkit.errors import DevkitError
-from devkit.stub import failures
+from devkit.stub import failures, pb_utils
 from devkit.stub.modelconfig import ModelConfig
 
 
@@ -71,7 +72,8 @@ class UserModel:
         try:
             # The statement and not importlib.import_module: the frames that show must be those
             # of the import system alone.
-            __import__(self.module_name)
+            with pb_utils.without_native():
+                __import__(self.module_name)
         except BaseException as problem:
             raise StageError(problem, "import", self.model_dir) from None
         module = sys.modules[self.module_name]
@@ -112,6 +114,11 @@ class UserModel:
     def executes(self) -> bool:
         """Whether the model has `execute`."""
         return hasattr(self.instance, "execute")
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether `execute` is a coroutine function."""
+        return inspect.iscoroutinefunction(getattr(self.instance, "execute", None))
 
     def execute(self, requests: List[Any]) -> Any:
         """The model's answer to a batch; raises whatever it raises, Refused where it has none."""

@@ -114,3 +114,6 @@ class ModelConfig:
                     f"model '{model}', tensor '{name}': the model expects {key} {tensor[key]} but "
                     f"the model configuration specifies {key} {given[key]}"
                 )
+
+
+ModelConfig.__module__ = "triton_python_backend_utils"

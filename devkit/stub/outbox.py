@@ -95,12 +95,14 @@ class Outbox:
         inline_limit: int,
         declared: FrozenSet[str],
         on_undeclared: Callable[[str], None],
+        strict: bool = False,
     ) -> None:
         self._channel = channel
         self._memory = memory
         self.inline_limit = inline_limit
         self._declared = declared
         self._on_undeclared = on_undeclared
+        self._strict = strict  # everything passes: the runtime makes an error of it
         self._lock = threading.Lock()
         self._parts: List[bytes] = []
         self._slots: List[Optional[Key]] = [None] * _SLOTS
@@ -116,6 +118,11 @@ class Outbox:
         with self._lock:
             self._parts.append(frame)
             self._flush()
+
+    def keep(self, frame: bytes) -> None:
+        """Keep one frame, until `flush`."""
+        with self._lock:
+            self._parts.append(frame)
 
     def flush(self) -> None:
         """Send what is kept back."""
@@ -148,7 +155,7 @@ class Outbox:
     def store(self, data: Any) -> Place:
         """A copy of `data` in our slab, for a request to another model; `release` frees it."""
         with self._lock:
-            return self._memory.store(_flat(data))
+            return self._memory.store(_flat(data), "request to another model")
 
     def slab_path(self) -> str:
         """File of our slab; only after something was stored."""
@@ -224,7 +231,9 @@ class Outbox:
         kept = []
         for position, (name, _, _) in enumerate(key):
             # A config without outputs is one that is still being learned: all of them pass.
-            if self._declared and name not in self._declared:
+            if self._strict:
+                kept.append(position)
+            elif self._declared and name not in self._declared:
                 self._on_undeclared(name)
             elif not plan.outputs or name in plan.outputs:
                 kept.append(position)

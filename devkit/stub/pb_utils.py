@@ -6,10 +6,11 @@ The facade: everything a model may use is named here and defined in the modules 
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import sys
 from types import ModuleType
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -57,9 +58,12 @@ TRITON_STRING_TO_NUMPY: Dict[str, Any] = {
 """NumPy type of each config data type."""
 
 
+_Request = InferenceRequest  # a name that `without_native` leaves alone
+
+
 def get_input_tensor_by_name(inference_request: InferenceRequest, name: str) -> Optional[Tensor]:
     """The input tensor called `name`, None where the request has none."""
-    if type(inference_request) is InferenceRequest:
+    if type(inference_request) is _Request:
         return find_input(inference_request, name)
     return _named(inference_request.inputs(), name)
 
@@ -185,9 +189,33 @@ _NATIVE: Tuple[Any, ...] = (
 )  # fmt: skip
 
 
+_OWN_NAME = __name__
+_WRAPPED = {"TRITONSERVER_MEMORY_CPU", "TRITONSERVER_MEMORY_GPU", "get_model_dir"}
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"module 'triton_python_backend_utils' has no attribute '{name}'")
+
+
+@contextlib.contextmanager
+def without_native() -> Iterator[None]:
+    """Be what a model's module body sees in the real stub, which adds the rest after its import.
+
+    A model that uses `pb_utils.Tensor` at its top level, an annotation included, does not load.
+    """
+    scope = globals()
+    names = {thing.__name__ for thing in _NATIVE} | _WRAPPED
+    hidden = {name: scope.pop(name) for name in names if name in scope}
+    try:
+        yield
+    finally:
+        scope.update(hidden)
+
+
 def install() -> None:
     """Make this module what models import, under both of the real names."""
-    sys.modules["triton_python_backend_utils"] = sys.modules[__name__]
+    globals()["__name__"] = "triton_python_backend_utils"  # as error messages have it
+    sys.modules["triton_python_backend_utils"] = sys.modules[_OWN_NAME]
     native = ModuleType(pybind.MODULE, "What the real backend implements in C++.")
     for thing in _NATIVE:
         setattr(native, thing.__name__, thing)

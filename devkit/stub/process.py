@@ -7,6 +7,7 @@ User code is called in `model`, frames are made in `outbox`.
 
 from __future__ import annotations
 
+import dataclasses
 import faulthandler
 import inspect
 import os
@@ -19,12 +20,13 @@ from types import FrameType
 from typing import Any, Dict, List, Optional
 
 from devkit.errors import TransportError
-from devkit.stub import bls, debugging, failures, link, pb_utils
+from devkit.stub import bls, debugging, failures, link, pb_utils, spans
 from devkit.stub.bls import Client
 from devkit.stub.control_thread import Control
 from devkit.stub.memory import Regions, ResponseMemory
 from devkit.stub.model import Refused, StageError, UserModel, load
 from devkit.stub.outbox import Outbox
+from devkit.stub.probes import Probes
 from devkit.stub.requests import REQUEST_RELEASE_ALL, Inbox, InferenceRequest, Leases, PlanState
 from devkit.stub.responses import InferenceResponse
 from devkit.transport import messages
@@ -73,6 +75,7 @@ class Stub:
         self._outbox: Outbox
         self._memory: ResponseMemory
         self._link: link.Link
+        self._spans: spans.Recorder
         self._decoupled = False
         self._finalized = False
 
@@ -118,6 +121,8 @@ class Stub:
         ready = {
             "pid": os.getpid(),
             "execute": self._model.executes,
+            "asynchronous": self._model.asynchronous,
+            "execute_line": self._model.execute_line() if self._model.executes else "",
             "is_ready": hasattr(self._model.instance, "is_ready"),
             "seconds": time.monotonic() - started,
             "python": platform.python_version(),
@@ -141,6 +146,7 @@ class Stub:
             inline_limit=described.get("inline_limit", messages.INLINE_LIMIT),
             declared=frozenset(described.get("outputs") or ()),
             on_undeclared=self._warn_undeclared,
+            strict=bool(described.get("strict")),
         )
         self._inbox = Inbox(self._outbox, self._regions)
         self._link = link.Link(
@@ -151,8 +157,12 @@ class Stub:
             described.get("version_dir", ""),
             self._decoupled,
         )
+        self._spans = self._link.spans = spans.Recorder(self._outbox)
+        self._spans.install()
         link.current = self._link
         pb_utils.install()
+        self._probes = Probes(self._link)
+        self.show_probes(**(described.get("probes") or {"on": False}))
         control.start(self)
 
     # -- serving --------------------------------------------------------------------------------
@@ -183,9 +193,12 @@ class Stub:
             self._outbox.flush()
         batch, requests, leases = self._inbox.read(payload)
         self._link.executing = requests[0]._sequence if requests else 0
+        if self._inbox.traced:
+            self._spans.begin(self._inbox.traced)
         failure: Optional[bytes] = None
         answer: Any = None
-        debugging.before_execute()
+        if debugging.watching:
+            debugging.before_execute()
         started = time.monotonic_ns()
         try:
             answer = self._model.execute(requests)
@@ -198,6 +211,8 @@ class Stub:
         except BaseException as problem:  # user code may raise anything, SystemExit too
             failure = self._failure(batch, len(requests), started, problem)
             ended = time.monotonic_ns()
+        if self._spans.open:
+            self._spans.executed(requests)
         if leases:
             # Nothing of ours may keep an input alive from here on.
             mine, answers = list(requests), [] if failure else list(answer)
@@ -345,6 +360,20 @@ class Stub:
     def cancel(self, sequences: List[int]) -> None:
         """Clients gave these requests up: the model may ask, nothing is stopped."""
         self._link.cancel(sequences)
+
+    def show_probes(self, on: bool, every: Optional[int] = None, largest: int = 0) -> None:
+        """Show what models probe, or nothing; at most one execute in `every` nanoseconds."""
+        if every is not None:
+            self._probes.every = every
+        if largest:
+            self._probes.largest = largest
+        devkit = sys.modules["devkit"]
+        devkit._take_probe = self._probes.take if on else None  # type: ignore[attr-defined]
+
+    def slab(self) -> Optional[Dict[str, Any]]:
+        """What its response slab holds, for the gauges; None while there is none."""
+        usage = self._memory.usage()
+        return dataclasses.asdict(usage) if usage is not None else None
 
     def is_ready(self) -> bool:
         """The model's own opinion of whether it can serve, asked on a thread of its own.

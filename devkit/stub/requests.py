@@ -76,10 +76,13 @@ class PreferredMemory:
 class InferenceTrace:
     """Trace of a request; pass it to a BLS request to make that one its child."""
 
-    __slots__ = ("_context",)
+    __slots__ = ("_context", "_traced")
+
+    _traced: int  # number of the request it is of, 0 where that one is not traced
 
     def __init__(self, context: str = "") -> None:
         self._context = context
+        self._traced = 0
 
     def get_context(self) -> Optional[str]:
         """The trace context as JSON text, None where the request is not traced."""
@@ -229,7 +232,7 @@ class InferenceRequest:
         self._called = Called(
             model_name,
             model_version,
-            tuple(requested_output_names),
+            tuple(sorted(set(requested_output_names))),  # a set in the backend, which is in order
             parameters_text(parameters),
             preferred_memory,
             trace,
@@ -291,7 +294,10 @@ class InferenceRequest:
         """The request's trace, to hand to BLS requests."""
         if self._called is not None and self._called.trace is not None:
             return self._called.trace
-        return InferenceTrace(self._extra.get("trace", ""))
+        trace = InferenceTrace(self._extra.get("trace", ""))
+        if "traced" in self._extra:
+            trace._traced = self._sequence
+        return trace
 
     def is_cancelled(self) -> bool:
         """Whether the client has given the request up."""
@@ -316,17 +322,17 @@ class InferenceRequest:
             self._sender = InferenceResponseSender._of(self)
         return self._sender
 
-    def exec(self, decoupled: bool = False) -> Any:
+    def exec(self, decoupled: bool = False, *args: Any, **kwargs: Any) -> Any:
         """Run this request on its model and wait: a response, or an iterator if decoupled."""
         from devkit.stub import bls
 
-        return bls.execute(self, decoupled)
+        return bls.execute(self, decoupled, *args, **kwargs)
 
-    def async_exec(self, decoupled: bool = False) -> Any:
+    def async_exec(self, decoupled: bool = False, *args: Any, **kwargs: Any) -> Any:
         """The same for `async def execute`: something to await."""
         from devkit.stub import bls
 
-        return bls.execute_async(self, decoupled)
+        return bls.execute_async(self, decoupled, *args, **kwargs)
 
 
 def find_input(request: InferenceRequest, name: str) -> Optional[Tensor]:
@@ -352,12 +358,15 @@ class Inbox:
         self._outbox = outbox
         self._regions = regions
         self.plans: Dict[int, PlanState] = {}
+        self.traced: List[int] = []  # of the batch read last: the requests whose spans are wanted
 
     def read(self, payload: memoryview) -> Tuple[int, List[InferenceRequest], Leases]:
         """Batch number, requests, and the leases of those that have inputs in shared memory."""
         batch, count, offset = messages.read_batch(payload)
         requests: List[InferenceRequest] = []
         leases: Leases = []
+        if self.traced:
+            self.traced = []
         for _ in range(count):
             sequence, slot, tensors, identity, extra, offset = messages.read_request(
                 payload, offset, self.plans
@@ -374,6 +383,8 @@ class Inbox:
             request._release = REQUEST_RELEASE_ALL
             request._lease = None
             request._called = None
+            if extra is not messages.NO_EXTRA and "traced" in extra:
+                self.traced.append(sequence)
             for tensor in tensors:
                 if type(tensor) is Place:
                     leases.append((sequence, self._lend(request)))

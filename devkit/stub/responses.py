@@ -160,6 +160,8 @@ class InferenceResponseSender:
             self._closed = flags == RESPONSE_COMPLETE_FINAL
             self.sent += response is not None
         final = messages.FINAL if self._closed else 0
+        if final and current.spans is not None and current.spans.open:
+            current.spans.answered(self._sequence)
         current.outbox.send_response(self._sequence, self._plan, response, final)
 
     @property

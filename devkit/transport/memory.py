@@ -44,7 +44,7 @@ class Region:
         self.offset = offset
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError as problem:
+        except (OSError, ValueError) as problem:  # ValueError: a name with a NUL in it
             raise SharedMemoryError(
                 f"Unable to open shared memory region: '/{path.name}'"
             ) from problem
@@ -70,9 +70,25 @@ class Region:
     def view(self, offset: int, size: int) -> memoryview:
         """`size` writable bytes at `offset` of this region."""
         start = self.offset + offset
-        if start + size > len(self._view):
+        beyond = start + size > len(self._view)
+        if beyond or self._fixed is not None:
+            self.require(offset, size)
+        if beyond:
             self._map(start + size)
         return self._view[start : start + size]
+
+    def require(self, offset: int, size: int) -> None:
+        """Raise SharedMemoryError where the file no longer has these bytes.
+
+        To touch them would end this process by SIGBUS: a client may cut its region at any time.
+        """
+        if self._fd < 0 or os.fstat(self._fd).st_size < self.offset + offset + size:
+            raise SharedMemoryError(f"Invalid shared memory region: '/{self.path.name}'")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was given back; views may still be held."""
+        return self._fd < 0
 
     def address_of(self, offset: int) -> int:
         """Virtual address of `offset` here; only good for comparing with an array's own address."""
@@ -198,7 +214,7 @@ class Slab(Region):
 
     def usage(self) -> SlabUsage:
         owners: Dict[str, int] = {}
-        for size, owner in self._live.values():
+        for size, owner in list(self._live.values()):  # at once: others may ask, in threads
             owners[owner] = owners.get(owner, 0) + size
         return SlabUsage(
             self.name, self.size, self.used, self.high_water, len(self._live),

@@ -33,6 +33,9 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 
 from devkit.transport.dtypes import ReadableBuffer
 
+DEBUGGED = "*"
+"""In place of the instance a request is meant for: whichever a debugger is attached to."""
+
 INLINE_LIMIT = 64 * 1024
 """Tensors up to this many bytes travel inside the frame; larger ones by place."""
 
@@ -40,6 +43,8 @@ INLINE_LIMIT = 64 * 1024
 INITIALIZE, PLAN, REGION, EXECUTE, RELEASE, FINALIZE = 1, 2, 3, 4, 5, 6
 # data, stub -> runtime
 READY, FAILED, SIGNATURE, RESULT, RESPONSES, FAILURE, HOLD, DROP, FINALIZED = range(32, 41)
+SPANS = 42
+PROBE = 41
 # bls, stub -> runtime and back
 BLS_REQUEST, BLS_RESPONSE, BLS_CANCEL = 64, 65, 66
 # control, both ways
@@ -50,16 +55,21 @@ OWN_RESPONSE_SLAB = 1
 HEADER = struct.Struct("<IB3x")
 PLACE = struct.Struct("<IQQ")
 _SLOT = struct.Struct("<I")
-_BATCH = struct.Struct("<QH")
-_REQUEST = struct.Struct("<QIHI")
-_RESULT = struct.Struct("<QQQH")
-_RESPONSE = struct.Struct("<QBBIIH")
+_BATCH = struct.Struct("<QI")
+_REQUEST = struct.Struct("<QIII")
+_RESULT = struct.Struct("<QQQI")
+_RESPONSE = struct.Struct("<QBBIII")
 _REQUEST_SIZE = _REQUEST.size
-_RESULT_HEAD = struct.Struct("<IB3xQQQH")  # HEADER and _RESULT at once
+_RESULT_HEAD = struct.Struct("<IB3xQQQI")  # HEADER and _RESULT at once
 RESPONSE_SIZE = _RESPONSE.size
 
 NO_EXTRA: Dict[str, Any] = {}
 """The `extra` of a request that has none; shared, so never written to."""
+
+TRACED: Dict[str, Any] = {"traced": True}
+"""The `extra` of a request that is traced and has nothing else; shared, so never written to."""
+
+_TRACED = json.dumps(TRACED).encode("ascii")
 
 OK, ERROR, NOTHING = 0, 1, 2
 """What a response holds: tensors, an error text, or nothing (only flags)."""
@@ -110,7 +120,8 @@ class WireRequest:
     """One request inside an EXECUTE.
 
     `extra` holds what few requests have: `correlation_id` (int or str), `flags`, `timeout`
-    (microseconds), `priority`, `trace` (JSON text of the trace context).
+    (microseconds), `priority`, `trace` (JSON text of the trace context), `traced` (its spans are
+    wanted: SPANS, before the request's last response).
     """
 
     sequence: int
@@ -204,6 +215,18 @@ def parse_sequences(payload: ReadableBuffer) -> Tuple[int, ...]:
     return struct.unpack(f"<{len(payload) // 8}Q", payload)
 
 
+def probe_frame(described: Dict[str, Any], data: ReadableBuffer) -> bytes:
+    """PROBE: what a tensor is that the model shows, and its bytes."""
+    header = json.dumps(described, separators=(",", ":")).encode("utf-8")
+    return frame(PROBE, _SLOT.pack(len(header)), header, data)
+
+
+def parse_probe(payload: ReadableBuffer) -> Tuple[Dict[str, Any], memoryview]:
+    view = memoryview(payload)
+    end = _SLOT.size + _SLOT.unpack_from(view)[0]
+    return parse_json(view[_SLOT.size : end]), view[end:]
+
+
 def _append_tensors(parts: List[ReadableBuffer], tensors: Sequence[Tensor]) -> None:
     for tensor in tensors:
         if type(tensor) is Place:
@@ -236,7 +259,9 @@ def append_request(
 ) -> None:
     """Add one request to the parts of an EXECUTE (see `execute_head`)."""
     name = identity.encode("utf-8", "surrogateescape") if identity else b""
-    more = json.dumps(extra).encode("utf-8") if extra else b""
+    more = b""
+    if extra:
+        more = _TRACED if extra is TRACED else json.dumps(extra).encode("utf-8")
     parts.append(_REQUEST.pack(sequence, plan, len(name), len(more)))
     if name:
         parts.append(name)
@@ -281,7 +306,8 @@ def read_request(
         identity = str(view[offset : offset + id_length], "utf-8", "surrogateescape")
         offset += id_length
     if extra_length:
-        extra = parse_json(view[offset : offset + extra_length])
+        more = view[offset : offset + extra_length]
+        extra = TRACED if more == _TRACED else parse_json(more)
         offset += extra_length
     tensors, offset = _read_tensors(view, offset, len(plans[slot].inputs))
     return sequence, slot, tensors, identity, extra, offset
@@ -301,9 +327,16 @@ def parse_execute(
     return batch, requests
 
 
+def _error_bytes(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a model may put half a surrogate pair there
+        return text.encode("utf-8", "replace")
+
+
 def append_response(parts: List[ReadableBuffer], response: WireResponse) -> None:
     is_error = response.kind == ERROR
-    text = response.error.encode("utf-8", "surrogateescape") if is_error else b""
+    text = _error_bytes(response.error) if is_error else b""
     parameters = response.parameters.encode("utf-8") if response.parameters else b""
     named = response.code if is_error else response.signature
     parts.append(
@@ -395,7 +428,8 @@ def bls_frame(kind: int, header: Dict[str, Any], tensors: Sequence[Tensor] = ())
 
     A request: `call`, `op` (`infer`, `load_model`, `unload_model`, `is_model_ready`), and for
     `infer` `model`, `version`, `id`, `inputs` ([name, datatype, shape] each), `outputs` (names),
-    `correlation_id`, `flags`, `timeout`, `parameters` (JSON text), `trace`, `decoupled`, `parent`.
+    `correlation_id`, `flags`, `timeout`, `parameters` (JSON text), `trace`, `traced` (number of the
+    request whose trace the model handed on), `decoupled`, `parent`.
     A response: `call`, `final`, `error` (whole text, or null), `code`, `outputs` ([name, datatype,
     shape] each), `parameters` (JSON text), `value` (of an operation that is no inference), and
     `release`, a number of the sender's choice, where a tensor is a place.
@@ -427,20 +461,28 @@ class FrameReader:
     """Cuts a byte stream into (kind, payload) frames; payloads are views of what was fed."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: List[bytes] = []
+        self._missing = 0  # bytes without which there is no whole frame
 
     def feed(self, data: bytes) -> Iterator[Tuple[int, memoryview]]:
         if self._rest:
-            data = self._rest + data
-            self._rest = b""
+            self._rest.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
+                return  # joined once, however many pieces a long frame comes in
+            data = b"".join(self._rest)
+            self._rest = []
         view = memoryview(data)
         offset, end = 0, len(data)
-        while end - offset >= HEADER.size:
+        stop = HEADER.size
+        while stop <= end:
             length, kind = HEADER.unpack_from(view, offset)
-            stop = offset + HEADER.size + length
+            stop += length
             if stop > end:
                 break
             yield kind, view[offset + HEADER.size : stop]
             offset = stop
+            stop += HEADER.size
         if offset < end:
-            self._rest = bytes(view[offset:])
+            self._rest = [bytes(view[offset:])]
+            self._missing = stop - end

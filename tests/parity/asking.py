@@ -6,14 +6,18 @@ compared in and that a person can read: status, the headers that matter, the bod
 
 from __future__ import annotations
 
+import base64
 import gzip
+import http.client
 import json
 import re
+import socket
 import struct
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -42,10 +46,23 @@ class Http:
     body: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     door: str = "http"
+    timeout: float = 30.0
 
     def ask(self, session: Session) -> Answer:
         port = session.server.metrics_port if self.door == "metrics" else None
-        answer = session.http(self.method, self.path, self.body, dict(self.headers), port=port)
+        try:
+            answer = session.http(
+                self.method,
+                self.path,
+                self.body,
+                dict(self.headers),
+                port=port,
+                timeout=self.timeout,
+            )
+        except TimeoutError:
+            return {"status": 0, "body": f"no answer within {self.timeout:g} s"}
+        except (ConnectionError, http.client.HTTPException) as problem:
+            return {"status": 0, "body": f"the connection broke: {type(problem).__name__}"}
         return view_http(answer)
 
 
@@ -76,9 +93,20 @@ class Stream:
 
     requests: tuple[Any, ...]
     metadata: tuple[tuple[str, str], ...] = ()
+    timeout: float = 15.0
+    texts: bool = False  # show outputs as the texts they are
 
     def ask(self, session: Session) -> Answer:
-        return view_stream(session.stream(self.requests, metadata=self.metadata))
+        answer = session.stream(self.requests, metadata=self.metadata, timeout=self.timeout)
+        shown = view_stream(answer)
+        for message in shown["messages"] if self.texts else ():
+            response = message.get("infer_response", {})
+            if "raw_output_contents" in response:
+                response["raw_output_contents"] = [
+                    base64.b64decode(data)[4:].decode("utf-8", "backslashreplace")
+                    for data in response["raw_output_contents"]
+                ]
+        return shown
 
 
 @dataclass(frozen=True)
@@ -120,7 +148,105 @@ class Quiet:
         return {}
 
 
-Asked = Http | Grpc | Stream | Pause | Until | Quiet
+@dataclass(frozen=True)
+class Together:
+    """Several at once, each `gap` seconds after the one before; the answers in that order."""
+
+    asked: tuple[Any, ...]
+    gap: float = 0.05
+
+    def ask(self, session: Session) -> Answer:
+        _ = session.stub  # made before there are threads
+        with ThreadPoolExecutor(len(self.asked)) as pool:
+            answers = []
+            for each in self.asked:
+                answers.append(pool.submit(each.ask, session))
+                time.sleep(self.gap)
+            return {"together": [answer.result() for answer in answers]}
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """A request whose client leaves once `started` is in the log; shows what is logged after it.
+
+    `request` is an Http (the connection is closed), or a ModelInferRequest (the call is cancelled;
+    `stream` sends it over a stream). The first of `ends` that the log has is shown.
+    """
+
+    request: Any
+    started: str
+    ends: tuple[str, ...]
+    stream: bool = False
+    seconds: float = 8.0
+
+    def ask(self, session: Session) -> Answer:
+        start = len(session.log())
+        leave = self._send(session)
+        shown: Answer = {"started": session.wait_for_log(self.started, since=start)}
+        time.sleep(0.1)  # for a request that is to wait, which nothing tells of
+        shown.update(leave())
+        deadline = time.monotonic() + self.seconds
+        while time.monotonic() < deadline:
+            written = session.log()[start:]
+            found = [(written.index(end), end) for end in self.ends if end in written]
+            if found:
+                shown["ended"] = min(found)[1]
+                return shown
+            time.sleep(0.02)
+        shown["ended"] = "none of them"
+        return shown
+
+    def _send(self, session: Session) -> Callable[[], Answer]:
+        if isinstance(self.request, Http):
+            connection = socket.create_connection(("127.0.0.1", session.server.http_port), 10)
+            body = self.request.body or b""
+            head = f"POST {self.request.path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}"
+            connection.sendall(head.encode() + b"\r\n\r\n" + body)
+            return lambda: connection.close() or {}
+        if self.stream:
+            call = session.stub.ModelStreamInfer(iter([self.request]))
+        else:
+            call = session.stub.ModelInfer.future(self.request)
+
+        def cancel() -> Answer:
+            call.cancel()
+            return {"code": call.code().name}
+
+        return cancel
+
+
+@dataclass(frozen=True)
+class Logged:
+    """What the log has got since an earlier mark: the lines that match, with `blur` done."""
+
+    asked: Any
+    pattern: str
+    count: int = 1
+
+    def ask(self, session: Session) -> Answer:
+        start = len(session.log())
+        answer = self.asked.ask(session)
+        deadline = time.monotonic() + 3.0
+        while True:
+            lines = re.findall(self.pattern, session.log()[start:], re.MULTILINE)
+            if len(lines) >= self.count or time.monotonic() > deadline:
+                # Prints come through a pipe of their own: no order between them and the log.
+                return {"asked": answer, "log": sorted(lines)}
+            time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The lines of /metrics that match, sorted: no order is promised."""
+
+    pattern: str
+
+    def ask(self, session: Session) -> Answer:
+        body = session.metrics().body.decode()
+        return {"metrics": sorted(re.findall(self.pattern, body, re.MULTILINE))}
+
+
+Asked = Http | Grpc | Stream | Pause | Until | Quiet | Together | GivenUp | Logged | Metrics
 
 
 @dataclass(frozen=True)
@@ -138,7 +264,8 @@ class Case:
         recorded: the real server's answer, where asking it would crash or hang it.
         differs: why devkit answers otherwise on purpose; the answers must then differ.
         setup: which pair of servers it is asked of.
-        issue: 3 marks what the whole contract brings; those run with `--parity-issue=3`.
+        issue: 3 marks what the whole contract brings; `--parity-issue=2` leaves those out.
+        side_by_side: ask both servers at once; for what waits more than it works.
     """
 
     name: str
@@ -152,6 +279,7 @@ class Case:
     differs: str = ""
     setup: str = "serving"
     issue: int = 2
+    side_by_side: bool = False
 
     def ask(self, session: Session) -> Answer:
         """Ask it all; the answers that say something, and the log patterns that were missed."""
@@ -336,6 +464,30 @@ def act_message(text: str, model: str = "actor", **more: Any) -> pb.ModelInferRe
 
 def grpc_infer(request: pb.ModelInferRequest) -> Grpc:
     return Grpc("ModelInfer", request)
+
+
+def run(model: str, code: str, **more: Any) -> Http:
+    """Ask a script model (`tests.support.scripts`) to run `code` as its `execute`."""
+    asked = infer(model, [given("CODE", "BYTES", [1], [code])], **more)
+    return replace(asked, timeout=5.0)
+
+
+def run_message(model: str, code: str, **more: Any) -> pb.ModelInferRequest:
+    """The same as a gRPC message."""
+    return message(model, [("CODE", "BYTES", [1], [code.encode()])], **more)
+
+
+def run_stream(model: str, *codes: str, empty_final: bool = False, **more: Any) -> Stream:
+    """The same for a decoupled model, one request for each of `codes`."""
+    parameters = {EMPTY_FINAL: ("bool_param", True)} if empty_final else {}
+    requests = [
+        run_message(model, code, id=f"{number}", parameters=parameters, outputs=["RESULT"])
+        for number, code in enumerate(codes)
+    ]
+    return Stream(tuple(requests), texts=True, **more)
+
+
+EMPTY_FINAL = "triton_enable_empty_final_response"
 
 
 # Blurs: what two servers may say differently

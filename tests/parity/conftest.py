@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devkit.tools.real_server import unsupported
-from tests.parity.pairs import REPORT, Servers, write_report
+from tests.parity.pairs import REPORT, Servers, summary, write_report
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--parity-issue",
         type=int,
-        default=2,
+        default=3,
         metavar="N",
         help="run the cases up to this stage of the contract (2: default mode, 3: all of it)",
     )
@@ -41,6 +41,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     rows = config.stash.get(REPORT, [])
     if target and rows:
         write_report(Path(target), rows)
+        print(f"\nparity: {summary(rows)} ({target})")
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from devkit.tools.real_server import RealServerError
+from tests.support.lifecycle import LIFECYCLE
 from tests.support.models import LOADED_ON_REQUEST, NO_FILE, SERVED
 from tests.support.repository import write_repository
+from tests.support.scripts import FLOWS, SCRIPTS
+from tests.support.sequences import SEQUENCES
 from tests.support.session import Session, StartError
 
 
@@ -30,15 +33,24 @@ class Row:
 REPORT: pytest.StashKey[list[Row]] = pytest.StashKey()
 
 
+def summary(rows: list[Row]) -> str:
+    """The report in one line."""
+    same = sum(row.same for row in rows)
+    listed = sum(bool(row.differs) and not row.same for row in rows)
+    unexplained = len(rows) - same - listed
+    return (
+        f"{same} of {len(rows)} cases the same, {listed} differ on purpose, "
+        f"{unexplained} without an explanation"
+    )
+
+
 def write_report(target: Path, rows: list[Row]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
     if target.suffix == ".json":
         target.write_text(json.dumps([row.__dict__ for row in rows], indent=1) + "\n")
         return
-    same = sum(row.same for row in rows)
-    listed = sum(bool(row.differs) for row in rows)
     lines = [
-        f"# Parity with the real server: {same} of {len(rows)} cases the same, "
-        f"{listed} differ on purpose",
+        f"# Parity with the real server: {summary(rows)}",
         "",
         "| case | FACTS | real | devkit | same |",
         "| --- | --- | --- | --- | --- |",
@@ -99,10 +111,17 @@ _SETUPS: dict[str, Any] = {
     "counting": [model for model in SERVED if model.name in ("actor", "actor_batch", "add_sub")],
     "loading": [*SERVED[:2], *LOADED_ON_REQUEST],
     "no_file": [NO_FILE],
+    "contract": [*SCRIPTS, *FLOWS],
+    "lifecycle": LIFECYCLE,
+    "sequences": SEQUENCES,
 }
 _ARGUMENTS: dict[str, list[str]] = {
     "serving": [],
     "counting": [],
     "loading": ["--model-control-mode=explicit"],
     "no_file": ["--model-control-mode=explicit"],
+    # What the real server never answers would keep it from ending.
+    "contract": ["--model-control-mode=explicit", "--load-model=*", "--exit-timeout-secs=2"],
+    "lifecycle": ["--model-control-mode=explicit"],
+    "sequences": [],
 }

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import difflib
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.parity import cases_config, cases_grpc, cases_http, cases_load, cases_model, cases_stats
+from tests.parity import (
+    cases_bls,
+    cases_config,
+    cases_decoupled,
+    cases_grpc,
+    cases_http,
+    cases_lifecycle,
+    cases_load,
+    cases_model,
+    cases_modes,
+    cases_running,
+    cases_sequences,
+    cases_stats,
+)
 from tests.parity.asking import Answer, Case
 from tests.parity.pairs import REPORT, Row, Servers
 
@@ -18,6 +32,12 @@ CASES = [
     *cases_grpc.CASES,
     *cases_stats.CASES,
     *cases_load.CASES,
+    *cases_modes.CASES,
+    *cases_decoupled.CASES,
+    *cases_bls.CASES,
+    *cases_running.CASES,
+    *cases_lifecycle.CASES,
+    *cases_sequences.CASES,
 ]
 
 
@@ -30,13 +50,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_both_servers_answer_the_same(
     case: Case, servers: Servers, kinds: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
-    answers: dict[str, Answer] = {}
-    if case.recorded is not None:
-        answers["real"] = case.recorded
-    for kind in kinds:
-        if kind not in answers:
-            answers[kind] = case.ask(servers.get(case.setup, kind))
-            servers.check_alive(case.setup, kind)
+    answers = _ask(case, servers, kinds)
     real, devkit = answers.get("real"), answers.get("devkit")
     if real is not None and case.recorded is None:
         case.check(real)
@@ -54,6 +68,23 @@ def test_both_servers_answer_the_same(
     elif not same:
         difference = difflib.unified_diff(*texts, "real", "devkit", lineterm="", n=2)
         pytest.fail("\n".join([f"FACTS {case.fact}", *difference]), pytrace=False)
+
+
+def _ask(case: Case, servers: Servers, kinds: tuple[str, ...]) -> dict[str, Answer]:
+    answers: dict[str, Answer] = {}
+    if case.recorded is not None:
+        answers["real"] = case.recorded
+    asked = [kind for kind in kinds if kind not in answers]
+    if case.side_by_side and len(asked) > 1:
+        sessions = [servers.get(case.setup, kind) for kind in asked]
+        with ThreadPoolExecutor(len(asked)) as pool:
+            answers.update(zip(asked, pool.map(case.ask, sessions), strict=True))
+    else:
+        for kind in asked:
+            answers[kind] = case.ask(servers.get(case.setup, kind))
+    for kind in asked:
+        servers.check_alive(case.setup, kind)
+    return answers
 
 
 def _lines(answer: Answer) -> list[str]:

@@ -14,7 +14,16 @@ import grpc.aio
 
 from devkit.errors import InferError, LoadError
 from devkit.protocols.grpc import codec
-from devkit.protocols.grpc.service import SERVICE, STATUS, Calls, Stream, Unary
+from devkit.protocols.grpc.service import (
+    DEBUG_KEY,
+    SERVICE,
+    STATUS,
+    Calls,
+    Stream,
+    Unary,
+    details,
+    steer_of,
+)
 
 CODES = {code.value[0]: code for code in grpc.StatusCode}
 OPTIONS = [
@@ -52,7 +61,7 @@ class Handler(grpc.GenericRpcHandler):
             try:
                 return await calls.call(name, data)
             except (InferError, LoadError) as problem:
-                await context.abort(CODES[STATUS[problem.code]], problem.message)
+                await context.abort(CODES[STATUS[problem.code]], details(problem))
                 raise  # abort raises by itself; this tells the type checker
 
         return call
@@ -66,9 +75,10 @@ class Handler(grpc.GenericRpcHandler):
                 answered.set_result((answer, problem))
 
         try:
-            call = Unary(self._engine, self._decoder, data, finish)
+            steer = steer_of(dict(context.invocation_metadata() or ()).get(DEBUG_KEY, ""))
+            call = Unary(self._engine, self._decoder, data, finish, steer)
         except InferError as problem:
-            await context.abort(CODES[STATUS[problem.code]], problem.message)
+            await context.abort(CODES[STATUS[problem.code]], details(problem))
             raise
         try:
             answer, error = await answered
@@ -76,7 +86,7 @@ class Handler(grpc.GenericRpcHandler):
             call.cancel()
             raise
         if error is not None:
-            await context.abort(CODES[STATUS[error.code]], error.message)
+            await context.abort(CODES[STATUS[error.code]], details(error))
         assert answer is not None
         return answer
 
@@ -86,6 +96,7 @@ class Handler(grpc.GenericRpcHandler):
         stream = Stream(
             self._engine, self._decoder, ready.put_nowait, ready.put_nowait,
             errors_end=metadata.get("triton_grpc_error") == "true",
+            steer=steer_of(metadata.get(DEBUG_KEY, "")),
         )  # fmt: skip
 
         async def read() -> None:
@@ -102,7 +113,7 @@ class Handler(grpc.GenericRpcHandler):
                 if item is _END:
                     return
                 if isinstance(item, InferError):
-                    await context.abort(CODES[STATUS[item.code]], item.message)
+                    await context.abort(CODES[STATUS[item.code]], details(item))
                 yield item
         finally:
             stream.cancel()

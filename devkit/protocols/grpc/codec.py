@@ -448,7 +448,7 @@ def encode(
     encoding: wire.Encoding,
     *,
     extra: bytes = b"",
-    places: Mapping[str, memoryview] | None = None,
+    places: Mapping[str, wire.Room] | None = None,
     labels: Mapping[str, Sequence[str]] | None = None,
     batched: bool = False,
 ) -> bytes:
@@ -486,7 +486,7 @@ def encode(
 def _special(
     response: Response,
     encoding: wire.Encoding,
-    places: Mapping[str, memoryview],
+    places: Mapping[str, wire.Room],
     labels: Mapping[str, Sequence[str]],
     batched: bool,
 ) -> tuple[bytes, list[ReadableBuffer]]:

@@ -20,7 +20,15 @@ from pygrpc_native._native import EVENT_CANCEL, NativeGrpcFront
 from devkit.errors import InferError, LoadError
 from devkit.protocols.grpc import codec
 from devkit.protocols.grpc.aio import AioServer
-from devkit.protocols.grpc.service import SERVICE, STATUS, Calls, Unary
+from devkit.protocols.grpc.service import (
+    DEBUG_KEY,
+    SERVICE,
+    STATUS,
+    Calls,
+    Unary,
+    details,
+    steer_of,
+)
 
 _BATCH = 256
 _IO_THREADS = 2
@@ -50,7 +58,8 @@ class NativeServer:
         methods = [(f"/{SERVICE}/{name}", False) for name in self._names]
         # Without `call_details` 0.5 does not tell when a client cancels a call.
         self._front = NativeGrpcFront(
-            address, methods, call_details=True, io_threads=_IO_THREADS,
+            address, methods, call_details=True, client_key_metadata=DEBUG_KEY,
+            io_threads=_IO_THREADS,
             max_concurrent_streams=1 << 20, max_metadata_size=1 << 20,
         )  # fmt: skip
         self._folder = tempfile.mkdtemp(prefix="devkit-grpc-")
@@ -90,13 +99,13 @@ class NativeServer:
                     loop.call_soon_threadsafe(self._handle, events)
 
     def _handle(self, events: list[Any]) -> None:
-        for kind, call_id, method, payload, _ in events:
+        for kind, call_id, method, payload, mark in events:
             if kind == EVENT_CANCEL:
                 self._cancel(call_id)
             elif self._stopping:
                 self._front.fail(call_id, _UNAVAILABLE, "Server is shutting down")
             elif method == 0:
-                self._infer(call_id, payload)
+                self._infer(call_id, payload, steer_of(mark))
             else:
                 task = asyncio.ensure_future(self._cold(call_id, self._names[method], payload))
                 self._tasks[call_id] = task
@@ -106,24 +115,24 @@ class NativeServer:
         if call is not None:
             call.cancel()
 
-    def _infer(self, call_id: int, payload: bytes) -> None:
+    def _infer(self, call_id: int, payload: bytes, steer: str) -> None:
         def finish(answer: bytes | None, problem: InferError | None) -> None:
             self._running.pop(call_id, None)
             if problem is not None:
-                self._front.fail(call_id, STATUS[problem.code], problem.message)
+                self._front.fail(call_id, STATUS[problem.code], details(problem))
             else:
                 self._front.respond(call_id, answer)
 
         try:
-            self._running[call_id] = Unary(self._engine, self._decoder, payload, finish)
+            self._running[call_id] = Unary(self._engine, self._decoder, payload, finish, steer)
         except InferError as problem:
-            self._front.fail(call_id, STATUS[problem.code], problem.message)
+            self._front.fail(call_id, STATUS[problem.code], details(problem))
 
     async def _cold(self, call_id: int, name: str, payload: bytes) -> None:
         try:
             answer = await self._calls.call(name, payload)
         except (InferError, LoadError) as problem:
-            self._front.fail(call_id, STATUS[problem.code], problem.message)
+            self._front.fail(call_id, STATUS[problem.code], details(problem))
         else:
             self._front.respond(call_id, answer)
         finally:

@@ -5,6 +5,7 @@ Runs on the engine's loop. `Unary` and `Stream` are the inference calls, `Calls`
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,8 +13,9 @@ from google.protobuf.message import DecodeError, Message
 from tritonclient.grpc import service_pb2 as pb
 
 from devkit.contract import config
-from devkit.core.request import Request, Response
-from devkit.errors import Code, InferError
+from devkit.core.request import Request, Response, SharedPlace
+from devkit.core.steering import MARKED
+from devkit.errors import Code, DevkitError, InferError
 from devkit.protocols.grpc import codec
 from devkit.protocols.requests import give_up, normal_version, output_places, read_labels
 from devkit.protocols.settings import FORMATS, Settings
@@ -29,8 +31,21 @@ DECOUPLED = "ModelInfer RPC doesn't support models with decoupled transaction po
 NO_REPOSITORY = "'repository_name' specification is not supported"
 NO_RESPONSE = "expected a single response, got 0"
 
+DEBUG_KEY = "devkit-debug"
+"""The metadata that asks for the instance a debugger has."""
+
 Finish = Callable[["bytes | None", "InferError | None"], None]
 """Takes an encoded answer, or why there is none."""
+
+
+def steer_of(value: str | bytes) -> str:
+    """Where a request with this value of DEBUG_KEY goes."""
+    return MARKED if value in ("1", "true", b"1", b"true") else ""
+
+
+def details(problem: DevkitError) -> str:
+    """The text of an error as gRPC can send it: what is no UTF-8 is replaced."""
+    return problem.message.encode("utf-8", "replace").decode("utf-8")
 
 
 class Unary:
@@ -38,12 +53,15 @@ class Unary:
 
     __slots__ = ("_done", "_engine", "_finish", "_model", "_places", "_plan", "_request")
 
-    def __init__(self, engine: Any, decoder: codec.Decoder, data: bytes, finish: Finish) -> None:
+    def __init__(
+        self, engine: Any, decoder: codec.Decoder, data: bytes, finish: Finish, steer: str = ""
+    ) -> None:
         """Decode and queue. Raises InferError where the request is refused."""
+        began = time.monotonic_ns() if engine.tracer is not None else 0
         self._engine = engine
         self._finish = finish
         self._done = False
-        self._places: dict[str, memoryview] | None = None
+        self._places: dict[str, SharedPlace] | None = None
         decoded = decode(engine, decoder, data)
         plan = self._plan = decoded.plan
         self._model = engine.model(plan.name, plan.version)
@@ -53,6 +71,9 @@ class Unary:
         if plan.shared:
             self._places = output_places(plan.header, engine.regions)
         self._request = codec.request(decoded, buffers, self.respond)
+        self._request.steer = steer
+        if began:
+            self._request.arrival = ("GRPC", began, self._request.times.request_start)
         try:
             engine.infer(self._request)
         except InferError:
@@ -77,6 +98,9 @@ class Unary:
             error = InferError(NO_RESPONSE, Code.INTERNAL)
         self._done = True
         data = None
+        trace = response.request.trace
+        if trace is not None:
+            trace.sending()
         if error is None:
             try:
                 data = encode(response, self._plan, self._model, self._places)
@@ -84,6 +108,8 @@ class Unary:
                 error = problem
         response.release()
         self._finish(data, error)
+        if trace is not None:
+            trace.sent()
 
 
 def decode(engine: Any, decoder: codec.Decoder, data: bytes) -> codec.Decoded:
@@ -104,7 +130,7 @@ def encode(
     response: Response,
     plan: codec.Plan,
     model: Any,
-    places: dict[str, memoryview] | None,
+    places: dict[str, SharedPlace] | None,
     extra: bytes = b"",
 ) -> bytes:
     """A response without an error as bytes."""
@@ -131,12 +157,14 @@ class Stream:
         fail: Callable[[InferError], None],
         *,
         errors_end: bool = False,
+        steer: str = "",
     ) -> None:
         self._engine = engine
         self._decoder = decoder
         self._send = send
         self._fail = fail
         self._errors_end = errors_end
+        self._steer = steer
         self._open: set[Request] = set()
         self._closed = False
         self.on_idle: Callable[[], None] | None = None
@@ -157,6 +185,7 @@ class Stream:
         """The client's next request."""
         identity = ""
         request = None
+        began = time.monotonic_ns() if self._engine.tracer is not None else 0
         try:
             decoded = self._decode(data)
             identity = decoded.id
@@ -169,6 +198,9 @@ class Stream:
                 self._respond(response, plan, model, places)
 
             request = codec.request(decoded, buffers, respond)
+            request.steer = self._steer
+            if began:
+                request.arrival = ("GRPC", began, request.times.request_start)
             self._open.add(request)
             self._engine.infer(request)
         except InferError as problem:
@@ -188,12 +220,14 @@ class Stream:
 
     def _respond(
         self, response: Response, plan: codec.Plan, model: Any,
-        places: dict[str, memoryview] | None,
+        places: dict[str, SharedPlace] | None,
     ) -> None:  # fmt: skip
         request = response.request
         if self._closed:
             response.release()
             return
+        if request.trace is not None:
+            request.trace.sending()
         error = response.error
         final = codec.FINAL[response.final]
         data = None
@@ -218,6 +252,8 @@ class Stream:
             )
         if data is not None:
             self._send(data)
+        if request.trace is not None:
+            request.trace.sent()
         self._settle()
 
     def _settle(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -178,7 +179,9 @@ class Endpoints:
                 if getattr(entry, field):
                     shown[field] = str(getattr(entry, field))
             entries.append(shown)
-        return Answer(orjson.dumps(entries))
+        text = json.dumps(entries, ensure_ascii=False, separators=(",", ":"))
+        # A reason may hold what is no UTF-8; one model's must not hide the others from a client.
+        return Answer(text.encode("utf-8", "replace"))
 
     def control(
         self, method: str, names: dict[str, str], body: memoryview

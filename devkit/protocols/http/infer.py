@@ -6,12 +6,14 @@ response's signature keeps the JSON written for it.
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from devkit.contract import generate, wire
-from devkit.core.request import Request, Response
+from devkit.core.request import Request, Response, SharedPlace
+from devkit.core.steering import MARKED
 from devkit.errors import Code, InferError, SharedMemoryError, UnknownModelError
 from devkit.protocols.http.endpoints import STATUS
 from devkit.protocols.http.routes import JSON, TEXT
@@ -114,6 +116,7 @@ class Inference:
         """Answer an infer request."""
         engine = self.engine
         request = None
+        began = time.monotonic_ns() if engine.tracer is not None else 0
         try:
             model = engine.model(name, version)
             if model.decoupled:
@@ -133,6 +136,10 @@ class Inference:
                 block = None  # the request has it now
             call.request = request
             connection.on_abort = call.abort
+            if began:
+                request.arrival = ("HTTP", connection.began or began, began)
+            if head.debug:
+                request.steer = MARKED
             engine.infer(request)
         except InferError as problem:
             if request is not None:
@@ -213,6 +220,7 @@ class Inference:
     ) -> None:  # fmt: skip
         """Answer a generate request."""
         engine = self.engine
+        began = time.monotonic_ns() if engine.tracer is not None else 0
         try:
             name, version = names["model"], normal_version(names["version"])
             model = engine.model(name, version)
@@ -227,6 +235,10 @@ class Inference:
             request = Request(name, description, list(data), call.respond, version, parsed.id)
             call.request = request
             connection.on_abort = call.abort
+            if began:
+                request.arrival = ("HTTP", connection.began or began, began)
+            if head.debug:
+                request.steer = MARKED
             engine.infer(request)
         except InferError as problem:
             _refuse(connection, problem, JSON)
@@ -271,14 +283,12 @@ class _InferCall:
         self._done = False
         self._usual = not head.accept and head.version == "1.1"
         self.encoding: wire.Encoding = None  # type: ignore[assignment]  # set with the request
-        self.places: dict[str, memoryview] | None = None
+        self.places: dict[str, SharedPlace] | None = None
         self.request: Request | None = None
 
     def abort(self) -> None:
-        """The client is gone."""
+        """The client is gone. The request goes on, as in the real server: only gRPC cancels."""
         self._done = True
-        if self.request is not None:
-            self._api.engine.cancel(self.request)
 
     def respond(self, response: Response) -> None:
         """The engine's answer."""
@@ -291,14 +301,19 @@ class _InferCall:
                 return
             error = InferError(NO_RESPONSE, Code.INTERNAL)
         self._done = True
+        trace = response.request.trace
+        if trace is not None:
+            trace.sending()
         if error is None:
             try:
                 self._write(response)
-                return
             except InferError as problem:
                 error = problem
-        response.release()
-        _refuse(self._connection, error, TEXT)
+        if error is not None:
+            response.release()
+            _refuse(self._connection, error, TEXT)
+        if trace is not None:
+            trace.sent()
 
     def _write(self, response: Response) -> None:
         encoding = self.encoding
@@ -353,13 +368,12 @@ class _GenerateCall:
         self.request: Request | None = None
 
     def abort(self) -> None:
-        """The client is gone."""
+        """The client is gone. The request goes on, as in the real server: only gRPC cancels."""
         self._done = True
-        if self.request is not None:
-            self._engine.cancel(self.request)
 
     def respond(self, response: Response) -> None:
         """One of the engine's answers."""
+        trace = response.request.trace
         if not response.empty:
             self._count += 1
             if not self._done:
@@ -369,9 +383,13 @@ class _GenerateCall:
             self._done = True
             if self._count != 1:
                 self._status, self._text = 200, generate.error(generate.ONE_RESPONSE)
+            if trace is not None:
+                trace.sending()
             self._connection.start_stream(self._status, JSON)
             self._connection.write_chunk(self._text)
             self._connection.end_stream()
+            if trace is not None:
+                trace.sent()
 
     def _encode(self, response: Response) -> tuple[int, bytes]:
         error = response.error
@@ -394,6 +412,9 @@ class _StreamCall(_GenerateCall):
         if self._done:
             response.release()
             return
+        trace = response.request.trace
+        if trace is not None:
+            trace.sending()
         if not response.empty:
             status, text = self._encode(response)
             if self._count == 0:
@@ -406,3 +427,5 @@ class _StreamCall(_GenerateCall):
             if self._count == 0:
                 self._connection.start_stream(200, EVENTS)
             self._connection.end_stream()
+        if trace is not None:
+            trace.sent()

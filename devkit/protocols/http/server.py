@@ -11,6 +11,7 @@ import asyncio
 import logging
 import re
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -55,6 +56,7 @@ class Head:
         length: of the body; -1 where it is chunked.
         header_length: `Inference-Header-Content-Length`, None without one.
         accept: the encoding a reply may have: `gzip`, `deflate` or "".
+        debug: whether the request asks for the instance that a debugger has.
     """
 
     method: str
@@ -64,6 +66,7 @@ class Head:
     header_length: int | None = None
     content_encoding: str | None = None
     accept: str = ""
+    debug: bool = False
     keep_alive: bool = True
     version: str = "1.1"
     expect: bool = False
@@ -117,6 +120,13 @@ def parse_head(data: bytes, router: Router) -> Head:
         pass
     except httptools.HttpParserError as problem:
         raise BadHead(str(problem)) from problem
+    try:
+        return _head_of(parser, reader, router)
+    except ValueError as problem:  # a number of thousands of digits
+        raise BadHead(str(problem)) from problem
+
+
+def _head_of(parser: httptools.HttpRequestParser, reader: _HeadReader, router: Router) -> Head:
     method = parser.get_method().decode("ascii")
     path = _ABSOLUTE.sub("", reader.url.decode("utf-8", "surrogateescape")).partition("?")[0]
     head = Head(method, path, router(method, path))
@@ -134,6 +144,7 @@ def parse_head(data: bytes, router: Router) -> Head:
         number = _LEADING_INTEGER.match(headers["inference-header-content-length"])
         head.header_length = int(number.group(1)) if number else 0  # as C's atoll reads it
     head.content_encoding = headers.get("content-encoding")
+    head.debug = headers.get("devkit-debug", "0") != "0"
     head.accept = choose_encoding(headers.get("accept-encoding", ""))
     head.expect = headers.get("expect", "").lower() == "100-continue"
     return head
@@ -214,13 +225,14 @@ class Connection(asyncio.BufferedProtocol):
     """One client's connection, and the one request of it that is being served.
 
     Attributes:
+        began: when a long body began to come, 0 for a request that came in one piece.
         busy: a request was handed to its handler and has not been answered.
         on_abort: called when the client goes away while busy.
     """
 
     __slots__ = (
         "_block", "_body", "_chunks", "_filled", "_head", "_owner", "_parsing", "_paused",
-        "_unwritten", "_waiting", "busy", "on_abort", "transport",
+        "_unwritten", "_waiting", "began", "busy", "on_abort", "transport",
     )  # fmt: skip
 
     def __init__(self, owner: Owner) -> None:
@@ -234,6 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         self._parsing = False
         self._paused = False
         self._unwritten: list[Callable[[], None]] = []
+        self.began = 0
         self.busy = False
         self.on_abort: Callable[[], None] | None = None
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # until connected
@@ -359,13 +372,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def _receive(self, head: Head, begun: bytes) -> None:
         """Receive the rest of a body directly."""
+        self.began = time.monotonic_ns()
         target = None
         if head.length > DIRECT and head.route.receive is not None:
             target = head.route.receive(head)
         if target is not None:
             body, self._block = target.view, target.block
         else:
-            body = memoryview(bytearray(head.length))
+            try:
+                body = memoryview(bytearray(head.length))
+            except (MemoryError, OverflowError) as problem:
+                raise BadHead(f"a body of {head.length} bytes") from problem
         body[: len(begun)] = begun
         self._body = body
         self._filled = len(begun)
@@ -458,6 +475,7 @@ class Connection(asyncio.BufferedProtocol):
     def finish(self) -> None:
         """The request is answered: close, or go on with the next."""
         self.on_abort = None
+        self.began = 0
         self.busy = False
         head = self._head
         assert head is not None

@@ -91,6 +91,7 @@ class Options:
 
 
 class MemoryEngine:
+    tracer = None
     server_name = "triton"
     server_version = "2.51.0"
     extensions = (

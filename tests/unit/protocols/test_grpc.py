@@ -13,6 +13,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
+from devkit.errors import Code, InferError
 from devkit.protocols.grpc.codec import Decoder, varint
 from tests.unit.protocols.conftest import Running
 
@@ -109,6 +110,19 @@ def test_a_stream_goes_on_after_an_error(either: Running) -> None:
         assert "unknown model" in str(answers.get(timeout=10))
         assert answers.get(timeout=10).as_numpy("OUT").tolist() == [1.0]  # type: ignore[attr-defined]
         triton.stop_stream()
+
+
+@pytest.mark.parametrize("text", ["caf\udce9", "a\ud800b"])
+def test_an_error_text_that_is_no_unicode_is_answered(text: str, either: Running) -> None:
+    either.engine.loaded["identity"].function = lambda arrays: [InferError(text, Code.INTERNAL)]
+    item = client.InferInput("IN", [1], "FP32")
+    item.set_data_from_numpy(np.zeros(1, np.float32))
+    with (
+        client.InferenceServerClient(either.grpc) as triton,
+        pytest.raises(InferenceServerException) as failed,
+    ):
+        triton.infer("identity", [item], client_timeout=5)
+    assert failed.value.message() == text.encode("utf-8", "replace").decode()
 
 
 def test_cancelling_a_call_cancels_its_request(either: Running) -> None:

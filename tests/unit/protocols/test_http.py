@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import tritonclient.http.aio as aio_client
 import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException
 
+from devkit.core.repository import IndexEntry
 from devkit.core.request import SharedPlace
 from devkit.errors import Code, InferError
 from devkit.transport.memory import ALIGNMENT
@@ -182,13 +184,18 @@ def test_expect_100_continue(running: Running) -> None:
         START + b"Content-Length: -5\r\n\r\n", START + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
         START + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         START + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
+        START + b"Content-Length: 9223372036854775807\r\n\r\nabcdef",
+        START + b"Inference-Header-Content-Length: " + b"1" * 5000 + b"\r\n\r\n",
     ],
 )  # fmt: skip
-def test_what_is_no_http_is_hung_up_on(garbage: bytes, running: Running) -> None:
+def test_what_is_no_http_is_hung_up_on(
+    garbage: bytes, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
     with connected(running.http) as sock:
         sock.sendall(garbage)
         with suppress(ConnectionResetError):
             assert sock.recv(100) == b""
+    assert [line.message for line in caplog.records if line.levelname == "ERROR"] == []
     with connected(running.http) as sock:
         sock.sendall(whole(MODES))
         assert read_reply(sock)[1] == ANSWER
@@ -414,6 +421,23 @@ def test_system_shared_memory_both_ways(running: Running) -> None:
         shm.destroy_shared_memory_region(outward)
 
 
+def test_a_region_that_its_client_cuts_is_an_error(running: Running) -> None:
+    region = shm.create_shared_memory_region("cut", "/devkit_test_cut", 8192)
+    try:
+        with client.InferenceServerClient(running.http) as triton:
+            triton.register_system_shared_memory("cut", "/devkit_test_cut", 8192)
+            item = client.InferInput("IN", [4], "FP32")
+            item.set_data_from_numpy(np.arange(4, dtype=np.float32))
+            output = client.InferRequestedOutput("OUT")
+            output.set_shared_memory("cut", 16, offset=4096)
+            triton.infer("identity", [item], outputs=[output])
+            os.truncate("/dev/shm/devkit_test_cut", 4096)
+            with pytest.raises(InferenceServerException, match="Invalid shared memory region"):
+                triton.infer("identity", [item], outputs=[output])
+    finally:
+        shm.destroy_shared_memory_region(region)
+
+
 def test_many_clients_at_once(running: Running) -> None:
     async def one(triton: aio_client.InferenceServerClient, number: int) -> float:
         item = aio_client.InferInput("IN", [1], "FP32")
@@ -453,6 +477,24 @@ def test_an_error_text_of_any_bytes_is_sent(running: Running) -> None:
         sock.sendall(b"POST /v2/models/text/infer HTTP/1.1\r\nContent-Length: %d\r\n"
                      b"Inference-Header-Content-Length: 0\r\n\r\n%b" % (len(body), body))  # fmt: skip
         assert read_reply(sock)[1] == b'{"error":"caf\xe9 \\"quoted\\"\\n"}'
+
+
+def test_a_reason_that_is_no_unicode_hides_no_model(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [IndexEntry("a", "1", "UNAVAILABLE", "caf\udce9"), IndexEntry("b", "1", "READY")]
+    monkeypatch.setattr(running.engine, "index", lambda ready_only=False: rows)
+    with client.InferenceServerClient(running.http) as triton:
+        assert [row["name"] for row in triton.get_model_repository_index()] == ["a", "b"]
+
+
+def test_half_a_surrogate_pair_in_an_error_text_is_answered_too(running: Running) -> None:
+    running.engine.loaded["text"].function = lambda arrays: [InferError("a\ud800b", Code.INTERNAL)]
+    body = string_bytes(b"x")
+    with connected(running.http) as sock:
+        sock.sendall(b"POST /v2/models/text/infer HTTP/1.1\r\nContent-Length: %d\r\n"
+                     b"Inference-Header-Content-Length: 0\r\n\r\n%b" % (len(body), body))  # fmt: skip
+        assert read_reply(sock)[1] == b'{"error":"a?b"}'
 
 
 def test_a_compressed_binary_request(running: Running) -> None:

@@ -97,7 +97,7 @@ def test_frames_are_told_innermost_first_and_locals_are_kept(serve):
     assert shown[-1] == f"  {path}(14): execute"
     frames = batch.failure["frames"]
     assert [frame["function"] for frame in frames][:2] == ["execute", "inner"]
-    assert frames[0]["locals"]["big"] == "ndarray float64 (100,)"
+    assert frames[0]["locals"]["big"] == "ndarray float64 (100,) min 0 max 0 mean 0"
     assert frames[1]["locals"]["depth"] == "3"
 
 

@@ -47,7 +47,7 @@ def test_a_call_and_its_response(serve):
     assert header == {
         "op": "infer", "call": 1, "model": "other", "version": -1, "id": "",
         "inputs": [["A", "FP32", [2]]], "outputs": ["B"], "parameters": "{}", "trace": "",
-        "decoupled": False, "parent": 1, "correlation_id": 0, "flags": 0, "timeout": 0,
+        "decoupled": False, "asynchronous": False, "parent": 1, "correlation_id": 0, "flags": 0, "timeout": 0,
     }  # fmt: skip
     assert bytes(tensors[0]) == X.tobytes()
     stub.answer(header, (X * 3).tobytes(), outputs=B)

@@ -90,9 +90,24 @@ def test_a_region_with_offset_and_size(slab):
     region.close()
 
 
+def test_a_region_that_its_owner_cuts_or_we_close_is_an_error_and_no_signal(slab):
+    region = memory.Region(slab.path, offset=0, size=1 << 16)
+    assert len(region.view(0, 1 << 16)) == 1 << 16
+    os.truncate(slab.path, 4096)
+    assert len(region.view(0, 4096)) == 4096
+    with pytest.raises(SharedMemoryError, match="Invalid shared memory region"):
+        region.view(4096, 1)
+    region.close()
+    assert region.closed
+    with pytest.raises(SharedMemoryError, match="Invalid shared memory region"):
+        region.view(0, 1)
+
+
 def test_what_cannot_be_mapped(slab):
     with pytest.raises(SharedMemoryError, match="Unable to open shared memory region: '/nope'"):
         memory.Region(memory.region_path("/nope"))
+    with pytest.raises(SharedMemoryError, match="Unable to open shared memory region"):
+        memory.Region(memory.region_path("/no\0pe"))
     with pytest.raises(SharedMemoryError, match="Invalid shared memory region"):
         memory.Region(slab.path, offset=8, size=slab.size)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -116,3 +117,29 @@ def test_bls_frames(described):
     assert [t if type(t) is Place else bytes(t) for t in tensors] == [b"abcd", Place(1, 2, 3)]
     _, payload = payload_of(m.bls_frame(m.BLS_RESPONSE, {"call": 3, "error": "x"}))
     assert m.parse_bls(payload) == ({"call": 3, "error": "x"}, [])
+
+
+def test_ids_and_parameters_of_any_length():
+    plans = {1: Plan((("X", "FP32", (1,)),), ("Y",))}
+    long = "i" * 200_000
+    _, payload = payload_of(m.execute_frame(1, [WireRequest(1, 1, [b"abcd"], id=long)]))
+    _, ((request, _),) = m.parse_execute(payload, plans)
+    assert request.id == long
+    answer = WireResponse(1, m.OK, m.FINAL, 2, [b"abcd"], parameters=long)
+    _, payload = payload_of(m.result_frame(Result(1, 2, 3, [answer])))
+    signatures = {2: Signature((("Y", "FP32", (1,)),))}
+    (found,) = m.parse_result(payload, signatures).responses
+    assert found.parameters == long
+
+
+def test_a_long_frame_is_joined_once_however_many_pieces_it_comes_in():
+    data = m.frame(3, bytes(32 << 20))
+    reader = m.FrameReader()
+    began = time.process_time()
+    found = [
+        (kind, len(payload))
+        for start in range(0, len(data), 4096)
+        for kind, payload in reader.feed(data[start : start + 4096])
+    ]
+    assert found == [(3, 32 << 20)]
+    assert time.process_time() - began < 2.0  # joining at each piece copies 128 GB
