@@ -13,6 +13,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
+from devkit.contract import modes, rules
 from devkit.core import circles
 from devkit.core.request import (
     Buffer,
@@ -44,6 +45,7 @@ class Caller:
         self.placed: dict[int, list[Block]] = {}
         self.regions: dict[Any, int] = {}
         self.releases = 0
+        self.warned: set[str] = set()
 
     def forget(self) -> None:
         """The instance is gone: give back what its answers lie in."""
@@ -122,10 +124,13 @@ class Bls:
             timeout=header.get("timeout") or 0,
             parent=parent,
         )
+        if header.get("traced"):  # the model handed the trace of that request on
+            traced = instance.pending.get(header["traced"])
+            request.trace = traced.trace if traced is not None else None
         caller.calls[number] = request
         try:
-            if not header.get("decoupled"):
-                self._refuse_decoupled(request)
+            self._check_mode(instance, header)
+            _check_names(request)
             self._engine.infer(request)
             self._look_for_circle(instance, caller, number, request)
         except UnknownModelError:
@@ -165,14 +170,42 @@ class Bls:
             self._refuse(instance, caller, number, request, text)
             self._engine.cancel(request)
 
-    def _refuse_decoupled(self, request: Request) -> None:
-        if self._engine.model(request.model_name, request.model_version).decoupled:
+    def _check_mode(self, instance: Instance, header: dict[str, Any]) -> None:
+        """Refuse, or warn of, a call that the table of modes has something against."""
+        name, decoupled = header["model"], bool(header.get("decoupled"))
+        callee = self._engine.model(name, _version(header.get("version")))
+        awaited = bool(header.get("asynchronous"))
+        if (decoupled or not callee.decoupled) and (awaited or not instance.asynchronous):
+            return
+        caller = instance.model
+        call = modes.call_name(awaited, decoupled)
+        row = modes.find(
+            mode := modes.mode_name(caller.decoupled),
+            execute := "async" if instance.asynchronous else "sync",
+            call,
+            modes.mode_name(callee.decoupled),
+        )
+        if row.outcome == "refused":
+            self._warn(instance, "bls-mode", call=call, name=name, execute=execute, mode=mode)
             raise InferError(
-                f"Model {request.model_name} is using the decoupled. The current BLS request call "
-                "doesn't support models using the decoupled transaction policy. Please use "
+                f"Model {name} is using the decoupled. The current BLS request call doesn't "
+                "support models using the decoupled transaction policy. Please use "
                 "'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled "
                 "models.'"
             )
+        if caller.decoupled:
+            self._warn(instance, "bls-blocks", call=call, name=name)
+
+    def _warn(self, instance: Instance, rule: str, **case: str) -> None:
+        """Warn once of each thing an instance does."""
+        text = rules.find(rule, **case).message
+        caller = self._callers[instance]
+        if text in caller.warned:
+            return
+        caller.warned.add(text)
+        log.warning("%s: %s", instance.name, text)
+        event = WarningEvent(instance.model.name, instance.name, rule, text)
+        Taps.emit(self._engine.taps.warnings, event)
 
     def _describe(self, header: dict[str, Any]) -> Description:
         inputs = tuple(
@@ -291,6 +324,13 @@ class Bls:
         except (InferError, LoadError) as problem:
             answer["error"], answer["code"] = problem.message, int(problem.code)
         instance.bls.write(messages.bls_frame(messages.BLS_RESPONSE, answer))
+
+
+def _check_names(request: Request) -> None:
+    names = [spec.name for spec in request.description.inputs]
+    for name in names if len(set(names)) < len(names) else ():
+        if names.count(name) > 1:
+            raise InferError(f"{request.label()}input '{name}' already exists in request")
 
 
 def _version(given: Any) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from devkit.contract.config import IOSpec
 from devkit.core.request import Buffer, Request, SharedPlace, TensorSpec
-from devkit.errors import Code, InferError
+from devkit.errors import Code, InferError, SharedMemoryError
 from devkit.transport import dtypes
 
 BATCH_NOTE = (
@@ -187,7 +187,10 @@ def check_buffers(request: Request, name: str, fit: Fit) -> None:
 
 
 def _check_strings(request: Request, name: str, index: int, elements: int, buffer: Buffer) -> None:
-    view = memoryview(buffer.view() if isinstance(buffer, SharedPlace) else buffer)
+    try:
+        view = memoryview(buffer.view() if isinstance(buffer, SharedPlace) else buffer)
+    except SharedMemoryError as problem:
+        raise InferError(problem.message, Code.INTERNAL) from problem
     input_name = request.description.inputs[index].name
     offset, end, count = 0, len(view), 0
     unpack = struct.Struct("<I").unpack_from

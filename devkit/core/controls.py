@@ -20,9 +20,12 @@ from devkit.errors import Code, InferError, LoadError
 from devkit.transport import dtypes
 
 START, END = 1, 2
+LONGEST_ID = 128
+"""Characters that a sequence's id may have."""
+
 _FORMATS = {"int32_false_true": "<i", "fp32_false_true": "<f", "bool_false_true": "<?"}
 _TYPES = {"int32_false_true": "INT32", "fp32_false_true": "FP32", "bool_false_true": "BOOL"}
-_MASKS = {"UINT64": 8, "INT64": 8, "UINT32": 4, "INT32": 4}
+_MASKS = {"UINT64": 8, "INT64": 8, "UINT32": 4, "INT32": 4, "BYTES": LONGEST_ID + 4}
 _NULLS = itertools.count(1 << 62)
 """Numbers of null requests, where no client's request will ever get."""
 
@@ -77,9 +80,15 @@ class Controls:
                 false, true = (struct.pack(layout, value) for value in values)
                 self._flags.append((kind, Flag(name, _TYPES[field], false, true)))
 
-    def problem(self) -> InferError | None:
-        """Why no request can run: the real server fails on every TYPE_STRING correlation id."""
+    def problem(self, batch: list[Request]) -> InferError | None:
+        """Why a batch cannot run: a TYPE_STRING control holds texts of the full length only.
+
+        The real server hands on a buffer of that length whatever the text's, and its check finds
+        more elements than one in the zeros behind a shorter one.
+        """
         if self._correlation is None or self._correlation[1] != "BYTES":
+            return None
+        if all(len(correlation_bytes(each.correlation_id)) == LONGEST_ID + 4 for each in batch):
             return None
         return InferError(
             f"unexpected number of string elements 2 for inference input '{self._correlation[0]}', "

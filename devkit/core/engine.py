@@ -67,7 +67,9 @@ class Engine:
     Attributes:
         taps: where observers listen.
         regions: the system shared-memory registry.
-        log_settings, trace_settings: what the logging and trace extensions show and set.
+        log_settings, trace_settings: what the logging and trace extensions start with.
+        traces: the tracer, where the runtime has one; `tracer` is the same while anybody wants
+            traces, else None: the one thing that the path of a request asks.
     """
 
     server_name = "triton"
@@ -82,6 +84,8 @@ class Engine:
         self.regions = Regions()
         self.log_settings = LogSettings(log_verbose_level=options.log_verbose)
         self.trace_settings = TraceSettings()
+        self.traces: Any = None
+        self.tracer: Any = None
         self.bls = Bls(self)
         self._custom_metrics = CustomMetrics()
         self._spinner: Spinner | None = None
@@ -171,19 +175,45 @@ class Engine:
         *, reason: str = "load request",
     ) -> None:  # fmt: skip
         """Load `name` or swap it for its changed files; LoadError if it does not load."""
+        self._check_standing(name)
         await self.repository.load(name, config_json, files, reason=reason)
 
     async def unload(self, name: str, dependents: bool = False) -> None:
         """Stop serving `name`; with `dependents`, the models an ensemble of that name uses too."""
+        entry = self.repository.entries.get(name)
+        steps = {
+            step.model_name
+            for model in (entry.models.values() if entry and dependents else ())
+            for step in model.config.ensemble_scheduling.step
+        }
         await self.repository.unload(name)
+        for step in sorted(steps - {name}):
+            await self.unload(step, dependents=True)
 
     async def reload(self, name: str, reason: str = "reload request") -> None:
         """Swap `name` even if its files are unchanged; LoadError keeps what served."""
+        self._check_standing(name)
         await self.repository.load(name, force=True, reason=reason)
+
+    def stands(self, name: str) -> bool:
+        """Whether an instance of `name` stands in a debugger."""
+        return any(model.stands() for model in self.models() if model.name == name)
+
+    def _check_standing(self, name: str) -> None:
+        if self.stands(name):
+            raise LoadError(
+                f"an instance of '{name}' stands in a debugger", Code.UNAVAILABLE, model=name,
+                remedy="continue it, or ask by force: then it is continued",
+            )  # fmt: skip
 
     async def scale(self, name: str, count: int) -> None:
         """Run `count` instances of `name` from now on."""
         await self.repository.scale(name, count)
+
+    def give_up_outdated(self, name: str) -> None:
+        """End a load of `name` that hangs, where its files have changed since it began."""
+        if self.repository.outdated(name):
+            self.repository.give_up_start(name, "its files changed")
 
     async def forget(self, name: str) -> None:
         """Unload a model whose folder is gone."""
@@ -198,7 +228,10 @@ class Engine:
         """
         model = self.repository.find(request.model_name, request.model_version)
         request.sequence = next(self._numbers)
-        model.submit(request)
+        if self.tracer is None:
+            model.submit(request)
+        else:
+            self.tracer.submit(request, model)
 
     def _connect(self, model: Model) -> None:
         """Give a new model the doors it may need: ensembles and BLS send requests of their own."""
@@ -209,6 +242,13 @@ class Engine:
         if isinstance(model, Ensemble):
             model.infer = self.infer
             model.cancel_child = self.cancel
+
+    def set_verbosity(self, level: int) -> None:
+        """From now on models' `Logger.log_verbose` writes where `level` is above 0."""
+        self.options.log_verbose = level
+        for model in self.models():
+            for instance in model.instances:
+                instance.send_control({"op": "verbose", "level": level})
 
     def custom_metrics(self) -> list[Family]:
         """Metric families that models have made."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from devkit.core import checks
 from devkit.core.model import Model
 from devkit.core.request import (
     Buffer,
@@ -60,6 +61,10 @@ class Flow:
         found = self.values.get(tensor)
         return self.parent.get(tensor) if found is None and self.parent else found
 
+    def going(self) -> bool:
+        """Whether this flow, or one forked from it, is still to answer."""
+        return not (self.ended or self.carries) or any(fork.going() for fork in self.forks)
+
     def busy(self, decoupled: set[int]) -> bool:
         """Whether a step may still write a tensor here: its own, or a plain one above it."""
         if self.running:
@@ -81,7 +86,7 @@ class Run:
         self.failed = False
         self._live: dict[int, Request] = {}
         self._held: list[Response] = []
-        self._root = Flow(ensemble.steps)
+        self._root = Flow(ensemble.steps_for(request.description.outputs))
 
     def start(self) -> None:
         """Put the request's inputs in and run the steps that need no more."""
@@ -95,12 +100,15 @@ class Run:
         return list(self._live.values())
 
     def cancel(self) -> None:
-        """Pass a cancellation on to the steps that run now."""
+        """One step has failed: the others that run now need not go on."""
         for child in list(self._live.values()):
             self.ensemble.cancel_child(child)
 
     def _advance(self, flow: Flow) -> None:
         """Start every step whose inputs are settled; end the flow when none is left."""
+        if self.request.cancelled and flow.waiting:
+            self._fail(checks.cancelled(self.request))
+            return
         for step in [step for step in flow.waiting.values() if self._settled(flow, step)]:
             if step.index in flow.waiting:
                 self._run(flow, step)
@@ -197,8 +205,8 @@ class Run:
                 return
             self._fail(
                 InferError(
-                    "unexpected deadlock, at least one output is not set while no more ensemble "
-                    "steps can be made"
+                    f"{request.label()}unexpected deadlock, at least one output is not set while "
+                    "no more ensemble steps can be made"
                 )
             )
             return
@@ -211,7 +219,7 @@ class Run:
             "sequence_start": bool(request.flags & 1),
             "sequence_end": bool(request.flags & 2),
         }
-        response.final = not ensemble.decoupled
+        response.final = not ensemble.decoupled or not (self._live or self._root.going())
         if response.final:
             response.on_release = self._release
         ensemble.answer(self, response)
@@ -251,6 +259,28 @@ def _downstream(step: Step, steps: Iterable[Step]) -> list[Step]:
         written.update(tensor for each in more for tensor in each.outputs.values())
 
 
+def _pruned(steps: list[Step], ignored: set[str]) -> list[Step]:
+    """`steps` without those that only write tensors nobody is given, and what waits for them."""
+    left = list(steps)
+    wanted = {step.index: set(step.outputs.values()) for step in steps}
+    while ignored:
+        for step in list(left):
+            wanted[step.index] -= ignored
+            if not wanted[step.index]:
+                left.remove(step)
+        needed = {tensor for step in left for tensor in step.inputs.values()}
+        gone = {t for step in steps if step not in left for t in step.inputs.values()} - needed
+        if gone <= ignored:
+            break
+        ignored = ignored | gone
+    never = {t for step in steps if step not in left for t in step.outputs.values()}
+    for step in left * len(left):
+        if step in left and not never.isdisjoint(step.inputs.values()):
+            left.remove(step)
+            never.update(step.outputs.values())
+    return left
+
+
 def _bytes_of(buffer: Buffer) -> Any:
     return buffer.view() if hasattr(buffer, "view") else buffer
 
@@ -270,6 +300,7 @@ class Ensemble(Model):
         self._steps: list[Step] | None = None
         self._descriptions: dict[Any, Description] = {}
         self._runs: dict[int, Run] = {}
+        self._pruned: dict[tuple[str, ...], list[Step]] = {}
         self.decoupled_steps = set()
 
     async def start(self) -> None:
@@ -291,6 +322,21 @@ class Ensemble(Model):
                 for index, step in enumerate(self.config.ensemble_scheduling.step)
             ]
         return self._steps
+
+    def steps_for(self, wanted: tuple[str, ...]) -> list[Step]:
+        """The steps that a request for these outputs runs; all of them where it names none.
+
+        As in the real server, a step all of whose outputs are outputs of the ensemble that nobody
+        asked for is left out, and then what only it needed, even if another step needs its own.
+        """
+        if not wanted:
+            return self.steps
+        found = self._pruned.get(wanted)
+        if found is None:
+            if len(self._pruned) >= _DESCRIPTIONS:
+                self._pruned.clear()
+            found = self._pruned[wanted] = _pruned(self.steps, set(self.outputs) - set(wanted))
+        return found
 
     async def auto_complete(self) -> dict[str, Any] | None:
         """An ensemble has no code to ask."""
@@ -360,7 +406,4 @@ class Ensemble(Model):
         return run.running() if run is not None else []
 
     def cancel(self, request: Request) -> None:
-        """Pass a cancellation on to the steps under way."""
-        run = self._runs.get(request.sequence)
-        if run is not None:
-            run.cancel()
+        """Nothing at once: as in the real server, no further step begins, and what runs goes on."""

@@ -19,9 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from devkit.core import checks
+from devkit.core import checks, judging
+from devkit.core.judging import Verdict
 from devkit.core.launcher import Process
+from devkit.core.links import LineReader, Link
 from devkit.core.request import (
+    NO_OUTPUTS,
     Description,
     NullRequest,
     OutputSignature,
@@ -30,8 +33,9 @@ from devkit.core.request import (
     SharedPlace,
     TensorSpec,
 )
-from devkit.core.scheduler import FULL_ROOM
+from devkit.core.scheduler import FULL_ROOM, ONE_BY_ONE
 from devkit.core.spinner import MOMENT_NS
+from devkit.core.statistics import Tally
 from devkit.core.taps import FailureEvent, LogEvent, Taps, WarningEvent
 from devkit.errors import Code, InferError, SharedMemoryError
 from devkit.transport import messages
@@ -41,11 +45,15 @@ from devkit.transport.memory import Block, Region, region_path
 if TYPE_CHECKING:
     from devkit.core.model import Model
     from devkit.core.rate_limiter import Permit
+    from devkit.core.steering import Target
 
 log = logging.getLogger("devkit.instance")
 
 READY_SECONDS = 5.0
 """How long a model's `is_ready` may take, as the real backend gives it."""
+
+LAST_BYTES = 0.1
+"""Seconds that what a process wrote before its end has to arrive, where no end of file follows."""
 
 PLAN_SLOTS = 1024
 PREFETCH = 4
@@ -60,65 +68,30 @@ LEARNING = ("every output, declared or not",)
 
 
 class Batch:
-    """The requests of one `execute` call."""
+    """The requests of one `execute` call.
 
-    __slots__ = ("awaited", "number", "requests", "sent", "size")
+    Attributes:
+        reason: why it closed, one of the scheduler's numbers.
+        started, ended: of `execute`, 0 until it has ended.
+        stood: nanoseconds of it that it stood in a debugger.
+    """
 
-    def __init__(self, number: int, requests: list[Request], sent: int) -> None:
+    __slots__ = (
+        "awaited", "ended", "failed", "number", "reason", "requests", "sent", "size", "started",
+        "stood",
+    )  # fmt: skip
+
+    def __init__(
+        self, number: int, requests: list[Request], sent: int, reason: int = ONE_BY_ONE
+    ) -> None:
         self.number = number
         self.awaited = False
+        self.failed = False
+        self.reason = reason
+        self.started = self.ended = self.stood = 0
         self.requests = requests
         self.sent = sent
         self.size = sum(request.batch_size for request in requests)
-
-
-class Link(asyncio.Protocol):
-    """One socket of a stub in the event loop: frames in, bytes out, and the end told once."""
-
-    def __init__(
-        self, on_frame: Callable[[int, memoryview], None], on_end: Callable[[], None]
-    ) -> None:
-        self._reader = messages.FrameReader()
-        self._on_frame = on_frame
-        self._on_end = on_end
-        self.transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]  # a Unix stream transport
-
-    def data_received(self, data: bytes) -> None:
-        for kind, payload in self._reader.feed(data):
-            self._on_frame(kind, payload)
-
-    def connection_lost(self, problem: Exception | None) -> None:
-        self.transport = None
-        self._on_end()
-
-    def write(self, data: ReadableBuffer) -> None:
-        if self.transport is not None:
-            self.transport.write(data)
-
-    def close(self) -> None:
-        if self.transport is not None:
-            self.transport.close()
-
-
-class LineReader(asyncio.Protocol):
-    """A pipe of the model's prints, cut into lines."""
-
-    def __init__(self, on_line: Callable[[str], None]) -> None:
-        self._on_line = on_line
-        self._rest = b""
-
-    def data_received(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._on_line(line.decode("utf-8", "replace"))
-
-    def connection_lost(self, problem: Exception | None) -> None:
-        if self._rest:
-            self._on_line(self._rest.decode("utf-8", "replace"))
-            self._rest = b""
 
 
 class Instance:
@@ -128,8 +101,13 @@ class Instance:
         state: `starting`, `ready`, `stopping` or `dead`.
         started_by: how the process came to be: `spawn`, `warm` or `shared`.
         load_seconds: from the start of the process to READY.
+        asynchronous: whether the model's `execute` is a coroutine function.
         last_words: the tail of its stderr, for the error report when it dies.
         permit: what it must ask before it executes, where a rate limiter is at work.
+        tally: what it has done, in numbers.
+        execute_line: `path:line` of the model's `execute`.
+        debugger: what a debugger has of it, None while none is attached.
+        spare: whether it is here only as long as another stands in a debugger.
     """
 
     def __init__(
@@ -153,9 +131,12 @@ class Instance:
         self.started_at = time.time()
         self.load_seconds = 0.0
         self.executes = 0
+        self.tally = Tally()
+        self.execute_line = ""
         self.files: list[str] = []
         self.modules: list[str] = []
         self.asks_ready = False
+        self.asynchronous = False
         self._opinion: asyncio.Task[Any] | None = None
         self.last_words: deque[str] = deque(maxlen=50)
         self.batches: deque[Batch] = deque()
@@ -164,8 +145,11 @@ class Instance:
         self._finalized = asyncio.Event()
         self.ended = asyncio.Event()
         self.permit: Permit | None = None
+        self.debugger: Target | None = None
+        self.spare = False
         self._taps = taps
         self._on_end = on_end
+        self.judge = judging.of_model(model, model.strict, self._warn)
         self._plans: OrderedDict[Description, int] = OrderedDict()
         self._signatures: dict[int, OutputSignature] = {}
         self._regions: dict[Region, int] = {}
@@ -192,6 +176,7 @@ class Instance:
             pipe = os.fdopen(descriptor, "rb", 0)
             transport, _ = await loop.connect_read_pipe(partial(self._reader, stream), pipe)
             self._pipes.append(transport)
+        process.on_end(lambda: loop.call_later(LAST_BYTES, self.data.abort))
 
     def _reader(self, stream: str) -> LineReader:
         return LineReader(lambda text: self._on_print(stream, text))
@@ -203,13 +188,22 @@ class Instance:
         if self.state != "ready":
             return 0
         waiting = len(self.batches)
+        if self.debugger is not None:
+            # Nothing may wait in a process that a debugger can stop.
+            return 0 if self.debugger.reserved else self.steered_room()
         if not waiting:
             return FULL_ROOM if self.permit is None or self.permit.ask() else 0
         if self._mean_execute > PREFETCH_BELOW_NS or not self.model.may_prefetch:
             return 0
         return PREFETCH - waiting if self.executes > PREFETCH else 0
 
-    def execute(self, requests: list[Request]) -> None:
+    def steered_room(self) -> int:
+        """The same for a request that is meant for this instance."""
+        if self.state != "ready" or self.batches:
+            return 0
+        return FULL_ROOM if self.permit is None or self.permit.ask() else 0
+
+    def execute(self, requests: list[Request], reason: int = ONE_BY_ONE) -> None:
         """Send a batch. A request whose tensors find no shared memory is refused alone."""
         now = time.monotonic_ns()
         number = self.executes = self.executes + 1
@@ -247,7 +241,7 @@ class Instance:
         if self.permit is not None:
             self.permit.take()
         parts[0] = messages.execute_head(number, len(sent))
-        batch = Batch(number, sent, now)
+        batch = Batch(number, sent, now, reason)
         self.batches.append(batch)
         if self._mean_execute < MOMENT_NS and self.model.spinner is not None:
             batch.awaited = True
@@ -278,8 +272,8 @@ class Instance:
         """Where `buffer` lies in shared memory, copying it there if it does not yet."""
         if type(buffer) is SharedPlace:
             region, offset, size = buffer.region, buffer.offset, buffer.size
-            if buffer.block is None and region.path is None:
-                raise SharedMemoryError("the region was unregistered")
+            if buffer.block is None:
+                region.require(offset, size)
         else:
             slab = self.model.request_slab()
             block = slab.allocate(len(buffer), f"{self.model.name} request {request.sequence}")
@@ -288,11 +282,20 @@ class Instance:
             region, offset, size = slab, block.offset, len(buffer)
         slot = self._regions.get(region)
         if slot is None:
-            slot = self._regions[region] = len(self._regions) + messages.OWN_RESPONSE_SLAB + 1
+            slot = self._regions[region] = self._slot()
             self._places[slot] = region
             fixed = region.size if region.offset else None
             self._send(messages.region_frame(slot, str(region.path), region.offset, fixed))
         return messages.Place(slot, offset, size)
+
+    def _slot(self) -> int:
+        """A number for one more region: one that is not used any more, or the next."""
+        if not self.pending:  # an answer may still name a place in it
+            for region, slot in self._regions.items():
+                if region.closed:
+                    del self._regions[region]
+                    return slot
+        return len(self._regions) + messages.OWN_RESPONSE_SLAB + 1
 
     def _send(self, data: ReadableBuffer) -> None:
         """Write at the end of this turn of the loop: what one turn brings costs one system call."""
@@ -332,6 +335,11 @@ class Instance:
             self._on_failure(messages.parse_json(payload))
         elif kind == messages.REGION:
             self.announced(payload)
+        elif kind == messages.SPANS:
+            self._on_spans(messages.parse_json(payload))
+        elif kind == messages.PROBE:
+            if self._taps.probes:
+                self._on_probe(*messages.parse_probe(payload))
         elif kind == messages.HOLD:
             for number in messages.parse_sequences(payload):
                 if number in self.pending:
@@ -347,20 +355,44 @@ class Instance:
         elif kind == messages.FINALIZED:
             self._finalized.set()
 
+    def _on_probe(self, described: dict[str, Any], data: memoryview) -> None:
+        """The model shows a tensor: for one request, or for the batch that begins with it."""
+        first = self.pending.get(described["request"])
+        if first is None:
+            return
+        requests = [first]
+        if described["batch"]:
+            for batch in self.batches:
+                if batch.requests[0] is first:
+                    requests = batch.requests
+        Taps.emit(self._taps.probes, requests, described, bytes(data))
+
     def _on_result(self, result: messages.Result) -> None:
         batch = self._take_batch(result.batch)
-        infer = result.ended - result.started
+        # Where it stood in a debugger, every clock of it was moved on by that time.
+        batch.started, batch.ended = result.started + batch.stood, result.ended
+        infer = batch.ended - batch.started
         self._mean_execute += (infer - self._mean_execute) / 16
         for wire in result.responses:
             self._deliver(wire, ending=True)
         requests = batch.requests
-        counters = self.model.counters
+        counters, tally = self.model.counters, self.tally
         if self.model.sequences is not None:
             # Empty slots are part of the batch's size, but no inference of anybody's.
             requests = [request for request in requests if type(request) is not NullRequest]
             counters.inference_count -= len(batch.requests) - len(requests)
-        counters.executed(requests, batch.size, result.started, result.ended)
+            tally.inferences -= len(batch.requests) - len(requests)
+        tally.executions += 1
+        counters.executed(requests, batch.size, batch.started, batch.ended, tally)
         self._over(batch)
+
+    def _on_spans(self, rows: list[Any]) -> None:
+        """What the model marked itself in traced requests, `row[0]`; before their last answer."""
+        for sequences, *row in rows:
+            for number in sequences:
+                request = self.pending.get(number)
+                if request is not None and request.trace is not None:
+                    request.trace.add_spans([row])
 
     def _take_batch(self, number: int) -> Batch:
         # The stub runs batches in the order it got them.
@@ -372,13 +404,16 @@ class Instance:
         return batch
 
     def _over(self, batch: Batch) -> None:
+        self.model.counters.closed(batch.reason, batch.size)
+        if self.model.watchers:
+            Taps.emit(self.model.watchers, self.model, self, batch)
         if self._taps.batches:
             Taps.emit(self._taps.batches, self.model, self, batch)
         if self.model.sequences is not None:
             self.model.sequences.over(self, batch.requests)
         if self.permit is not None:
             self.permit.give_back()
-        if self.model.scheduler.queue:
+        if self.model.scheduler.queue or self.model.scheduler.steered:
             self.model.scheduler.dispatch()
         self.model.idle_check()
 
@@ -397,6 +432,8 @@ class Instance:
             self._finish(request)
         if request.cancelled and request.done:
             response.release()
+            if request.trace is not None:
+                request.trace.ended("cancelled")
             return
         if self._taps.responses:  # first: a front end gives the memory back once it has written
             Taps.emit(self._taps.responses, request, response)
@@ -409,12 +446,16 @@ class Instance:
             if not request.held:
                 _free_copies(request)
             return
-        event = WarningEvent(
-            self.model.name, self.name, "reschedule",
+        self._warn(
+            "reschedule",
             "a request was released for rescheduling, but its model is no iterative sequence or "
-            "the request ended its sequence: it is never answered", "",
-        )  # fmt: skip
-        log.warning("%s: %s", self.name, event.message)
+            "the request ended its sequence: it is never answered",
+        )
+
+    def _warn(self, rule: str, message: str, line: str = "") -> None:
+        """A contract warning, at the line of the model's `execute` where none is known better."""
+        event = WarningEvent(self.model.name, self.name, rule, message, line or self.execute_line)
+        log.warning("%s: %s (%s)", self.name, event.message, event.line or event.rule)
         Taps.emit(self._taps.warnings, event)
 
     def _response(self, request: Request, wire: messages.WireResponse, final: bool) -> Response:
@@ -438,17 +479,47 @@ class Instance:
             wanted = LEARNING
         kept = signature.memo.get(wanted)
         if kept is None:
-            kept = signature.memo[wanted] = self._select(signature, wanted)
-        response.signature, indexes = kept
+            kept = signature.memo[wanted] = (
+                *self._select(signature, wanted),
+                self.judge.verdict(signature, wanted),
+            )
+        response.signature, indexes, verdict = kept
+        if verdict is not judging.FINE and self._refused(response, request, signature, verdict):
+            self._drop_places(wire)
+            return
         tensors = wire.tensors
         for tensor in tensors:
             if type(tensor) is messages.Place:
-                self._resolve(response, request, tensors)
+                try:
+                    self._resolve(response, request, tensors)
+                except SharedMemoryError as problem:  # a client's region is not what it was
+                    self._drop_places(wire)
+                    response.buffers = []
+                    response.error = InferError(problem.message, Code.INTERNAL)
+                    return
                 break
         else:
             response.buffers = tensors  # type: ignore[assignment]  # all inline
         if indexes is not None:
             response.buffers = [response.buffers[index] for index in indexes]
+
+    def _refused(
+        self, response: Response, request: Request, signature: OutputSignature, verdict: Verdict
+    ) -> bool:
+        """Whether a response unlike the config is an error; it is one in strict mode."""
+        if type(request) is NullRequest:
+            return False
+        text = verdict.error
+        if verdict.rows is not None and verdict.rows != request.batch_size:
+            more = self.judge.wrong_rows(signature, request.batch_size)
+            text = "; ".join(filter(None, (text, more)))
+        if not text:
+            return False
+        place = f" ({self.execute_line})" if self.execute_line else ""
+        response.error = InferError(f"strict mode: {text}{place}", Code.INTERNAL)
+        response.signature = NO_OUTPUTS
+        self.model.counters.error_responses += 1
+        return True
 
     def _select(
         self, signature: OutputSignature, wanted: tuple[str, ...]
@@ -503,6 +574,8 @@ class Instance:
         if not request.held:
             del self.pending[request.sequence]
             _free(request)
+        if self.debugger is not None:
+            self._loop.call_soon(self.debugger.on_answer)
         self.model.finished(request)
 
     def _held_over(self, number: int) -> None:
@@ -516,15 +589,20 @@ class Instance:
     def _on_failure(self, failure: dict[str, Any]) -> None:
         """`execute` raised, or returned what it may not: the whole batch fails alike."""
         batch = self._take_batch(failure["batch"])
+        batch.failed = True
+        batch.started, batch.ended = failure["started"] + batch.stood, failure["ended"]
+        self.tally.executions += 1
+        self.tally.failed += len(batch.requests)
+        self.tally.busy_ns += batch.ended - batch.started
         error = checks.execute_failed(self.name, failure["error"])
         model = self.model
-        model.counters.raised(batch.size, batch.sent, failure["started"], failure["ended"])
+        model.counters.raised(batch.size, batch.sent + batch.stood, batch.started, batch.ended)
         if self._taps.failures:
             identities = tuple(request.id for request in batch.requests)
             event = FailureEvent(
                 model.name, model.version_text, self.name, identities, failure["error"],
                 failure.get("traceback", ""), failure.get("line", ""),
-                tuple(failure.get("frames", ())),
+                tuple(failure.get("frames", ())), tuple(batch.requests), self,
             )  # fmt: skip
             Taps.emit(self._taps.failures, event)
         for request in batch.requests:
@@ -545,6 +623,11 @@ class Instance:
             self._responses_region = Region(Path(path), offset=offset, size=size)
             self._places[messages.OWN_RESPONSE_SLAB] = self._responses_region
 
+    @property
+    def response_memory(self) -> Region | None:
+        """Its response slab, None while it has made none."""
+        return self._responses_region
+
     def region(self, slot: int) -> Region:
         """The region that the stub names `slot`: its response slab, or one announced to it."""
         return self._places[slot]
@@ -553,6 +636,8 @@ class Instance:
 
     def cancel(self, request: Request) -> None:
         """Tell the stub that nobody waits for `request` any more; `execute` may ask and stop."""
+        if self._taps.cancels:
+            Taps.emit(self._taps.cancels, request, self.name)
         self.send_control({"op": "cancel", "sequences": [request.sequence]})
 
     def abandon(self, request: Request) -> None:
@@ -566,7 +651,7 @@ class Instance:
         """
         if self.state != "ready":
             return False
-        if not self.asks_ready:
+        if not self.asks_ready or (self.debugger is not None and self.debugger.stands_since):
             return True
         if self._opinion is None:
             self._opinion = self._loop.create_task(self.call("ready", timeout=READY_SECONDS + 60))
@@ -610,12 +695,7 @@ class Instance:
                 int(message.get("line", 0)),
             )  # fmt: skip
         elif op == "warning":
-            event = WarningEvent(
-                self.model.name, self.name, message["rule"], message["message"],
-                message.get("line", ""),
-            )  # fmt: skip
-            log.warning("%s: %s (%s)", self.name, event.message, event.line or event.rule)
-            Taps.emit(self._taps.warnings, event)
+            self._warn(message["rule"], message["message"], message.get("line", ""))
         elif op == "reply":
             future = self._calls.get(message["call"])
             if future is not None and not future.done():
@@ -631,6 +711,10 @@ class Instance:
             self.model.name, self.model.version_text, self.name, self.pid, stream, text, file, line
         )
         Taps.emit(self._taps.logs, event)
+
+    def say(self, stream: str, text: str) -> None:
+        """A line about it for the log, of whoever looks after it."""
+        self._log(stream, text)
 
     def _on_print(self, stream: str, text: str) -> None:
         if stream == "stderr":
@@ -667,6 +751,8 @@ class Instance:
             self.model.bls.ended(self)
         if self.model.custom_metrics is not None:
             self.model.custom_metrics.ended(self)
+        for _ in range(3):  # a transport closes in the loop's next turns
+            await asyncio.sleep(0)
         self.ended.set()
 
     def begun_and_waiting(self) -> tuple[list[Request], list[Request]]:
@@ -724,8 +810,10 @@ def _free_copies(request: Request) -> None:
 
 def _extra(request: Request) -> dict[str, Any] | None:
     if not (request.correlation_id or request.flags or request.timeout or request.priority):
-        return None
+        return None if request.trace is None else messages.TRACED
     extra: dict[str, Any] = {}
+    if request.trace is not None:
+        extra["traced"] = True
     if request.correlation_id:
         extra["correlation_id"] = request.correlation_id
     if request.flags:

@@ -13,7 +13,14 @@ from collections import deque
 from typing import Any, Protocol
 
 from devkit.core.request import NullRequest, Request
-from devkit.core.scheduler import FULL_ROOM, DynamicBatcher, Refuse, Worker
+from devkit.core.scheduler import (
+    FULL_ROOM,
+    SLOTS,
+    SLOTS_DELAYED,
+    DynamicBatcher,
+    Refuse,
+    Worker,
+)
 
 
 class Executor(Protocol):
@@ -24,7 +31,7 @@ class Executor(Protocol):
 
     def null(self, like: Request) -> NullRequest: ...
 
-    def execute(self, worker: Worker, batch: list[Request]) -> None: ...
+    def execute(self, worker: Worker, batch: list[Request], reason: int) -> None: ...
 
     def cancel(self, request: Request) -> None: ...
 
@@ -32,7 +39,7 @@ class Executor(Protocol):
 class Sequence:
     """One sequence: its requests to come, where it runs, and when it was last heard of."""
 
-    __slots__ = ("ended", "identity", "lane", "last", "queue", "running", "slot")
+    __slots__ = ("ended", "evicted", "identity", "lane", "last", "queue", "running", "slot")
 
     def __init__(self, identity: int | str) -> None:
         self.identity = identity
@@ -41,6 +48,7 @@ class Sequence:
         self.lane: Lane | None = None
         self.slot = -1
         self.last = 0
+        self.evicted = False
         self.ended = False
         """No request can join it any more; its slot is free once the queue is empty."""
 
@@ -83,7 +91,9 @@ class DirectLane(Lane):
         ready = [each for each in self.slots if each and each.queue and each.running is None]
         if not ready or self.worker.room() < FULL_ROOM:
             return
+        reason = SLOTS
         if self._delay and len(ready) < self._enough:
+            reason = SLOTS_DELAYED
             oldest = min(each.queue[0].times.queue_start for each in ready)
             wait = oldest + self._delay - time.monotonic_ns()
             if wait > 0:
@@ -101,7 +111,7 @@ class DirectLane(Lane):
             else:
                 request = sequence.running = sequence.queue.popleft()
                 batch.append(request)
-        self._batcher.execute(self.worker, batch)
+        self._batcher.execute(self.worker, batch, reason)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -132,8 +142,11 @@ class OldestLane(Lane):
     def room(self) -> int:
         return self.worker.room()
 
-    def execute(self, requests: list[Request]) -> None:
-        self._batcher.execute(self.worker, requests)
+    def steered_room(self) -> int:
+        return self.worker.steered_room()
+
+    def execute(self, requests: list[Request], reason: int = SLOTS) -> None:
+        self._batcher.execute(self.worker, requests, reason)
 
     def add(self, sequence: Sequence, request: Request) -> None:
         if sequence.running is None:

@@ -15,7 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,21 @@ class Process:
             if status is not None or clock() >= until:
                 return status
             await asyncio.sleep(0.005)
+
+    def on_end(self, call: Callable[[], object]) -> None:
+        """Call once it has ended. Its sockets do not tell where a child of its holds them open."""
+        loop = asyncio.get_running_loop()
+        if self.exit is not None:
+            self.exit.add_done_callback(lambda _: call())
+        elif hasattr(os, "pidfd_open"):  # Linux; a zombie, which nobody else reaps, still counts
+            descriptor = os.pidfd_open(self.pid)
+
+            def ended() -> None:
+                loop.remove_reader(descriptor)
+                os.close(descriptor)
+                call()
+
+            loop.add_reader(descriptor, ended)
 
     def status(self) -> int | None:
         """Exit status if it has ended and was reaped, else None."""
@@ -123,6 +138,7 @@ class Zygote:
     ) -> None:
         self.modules = modules
         self.unusable = ""
+        self.served = False
         self.exits: dict[int, asyncio.Future[int]] = {}
         self._early: dict[int, int] = {}
         self._loop = asyncio.get_running_loop()
@@ -159,6 +175,10 @@ class Zygote:
         """Whether it can be asked to fork."""
         return not self.unusable and self._socket.fileno() >= 0
 
+    def killed(self) -> bool:
+        """Whether it has ended although it did its work: another one will do it again."""
+        return self.served and self._socket.fileno() < 0 and self._popen.poll() is not None
+
     def _send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
         data = messages.json_frame(messages.CONTROL, message)
         if descriptors:
@@ -179,6 +199,7 @@ class Zygote:
         if answer["op"] != "forked":
             self.unusable = answer["reason"]
             raise OSError(answer["reason"])
+        self.served = True
         pid = answer["pid"]
         status = self.exits[pid] = self._loop.create_future()
         if pid in self._early:
@@ -303,6 +324,9 @@ class Launcher:
     ) -> Zygote:
         key = (python, None if env is None else frozenset(env.items()), wanted)
         zygote = self._zygotes.get(key)
+        if zygote is not None and zygote.killed():
+            del self._zygotes[key]
+            zygote = None
         if zygote is None:
             self._make_room()
             zygote = self._zygotes[key] = Zygote(python, wanted, env)

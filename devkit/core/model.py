@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from devkit.contract import config as contract
+from devkit.contract import modes
 from devkit.core import checks
 from devkit.core.controls import Controls
 from devkit.core.environments import Environment
 from devkit.core.instance import Instance
+from devkit.core.lanes import Sequence
 from devkit.core.launcher import Launcher, Process
 from devkit.core.options import Options
 from devkit.core.request import Request, Response
@@ -29,7 +31,8 @@ from devkit.core.sequence import SequenceBatcher
 from devkit.core.snapshot import Snapshot
 from devkit.core.spinner import Spinner
 from devkit.core.statistics import Counters
-from devkit.core.taps import InstanceEvent, Taps
+from devkit.core.steering import Steering, Target
+from devkit.core.taps import FailureEvent, InstanceEvent, Listener, SequenceEvent, Taps
 from devkit.errors import InferError, LoadError
 from devkit.transport import messages
 from devkit.transport.memory import Slab, slab_name
@@ -44,6 +47,12 @@ log = logging.getLogger("devkit.model")
 _generations = itertools.count(1)
 _HEALTHY_AFTER = 30.0
 """Seconds an instance must live for its next death to be restarted without back-off."""
+
+_EARLY_USE = "module 'triton_python_backend_utils' has no attribute"
+_TOO_EARLY = (
+    "while the file is imported, pb_utils has only its constants and helpers: use Tensor, "
+    "InferenceRequest and the like inside functions, in annotations as text"
+)
 
 
 class Ordered:
@@ -88,6 +97,7 @@ class Model:
         file: its `model.py`; `version_dir` and `model_dir` are the folders it lies in.
         versions: every version of this name that is served now (the repository keeps it).
         environment: interpreter and variables of its processes.
+        watchers: as `Taps.batches`, of this model alone; who has enough takes itself off.
         generation: a number no other Model of this process has; validation results are kept by it.
     """
 
@@ -119,6 +129,8 @@ class Model:
         self.spinner: Spinner | None = None
         self.limiter: RateLimiter | None = None
         self.state = "loading"
+        self.strict = options.strict
+        self.watchers: list[Listener] = []
         self._launcher = launcher
         self._taps = taps
         self._slab: Slab | None = None
@@ -126,7 +138,9 @@ class Model:
         self._order: Ordered | None = None
         self._deaths: dict[str, tuple[int, float]] = {}
         self._restarts: set[asyncio.Task[None]] = set()
+        self.steering: Steering | None = None
         self._drained = asyncio.Event()
+        self._starting: list[Instance] = []
         self.open_requests = 0
         self.sequences: SequenceBatcher | None = None
         self.scheduler = self._make_scheduler()
@@ -152,6 +166,7 @@ class Model:
         if choice == "sequence_batching":
             controls = Controls(config, self.model_dir)
             self.sequences = SequenceBatcher(self, config.sequence_batching, controls)
+            self.sequences.on_change = self._tell_sequence
             return self.sequences
         if choice != "dynamic_batching":
             return DirectScheduler(self.refuse)
@@ -198,14 +213,23 @@ class Model:
 
     def enqueue(self, request: Request) -> None:
         """Run or queue a request that fits."""
+        if self.steering is not None:
+            self.steering.aim(request)
+        elif request.steer:
+            self._unaimed(request)
         if not self.scheduler.workers and not self._restarts_at_once():
             error = checks.not_healthy(self._instance_name())
             asyncio.get_running_loop().call_soon(self.refuse, request, error, "BACKEND")
             return
         self.scheduler.submit(request)
         self.open_requests += 1
-        if self._order is not None:
+        if self._order is not None and not request.steer:  # which may stand for minutes
             self._order.admit(request)
+
+    def _unaimed(self, request: Request) -> None:
+        """A request that asks for a debugger or an instance, where no debugger is attached."""
+        if all(worker.name != request.steer for worker in self.scheduler.workers):
+            request.steer = ""
 
     def _restarts_at_once(self) -> bool:
         return any(death[0] <= 1 for death in self._deaths.values()) and bool(self._restarts)
@@ -224,6 +248,8 @@ class Model:
         if not already:
             self.finished(request)
         self.counters.failed(request, reason)
+        if reason == "CANCELED" and self._taps.cancels:
+            Taps.emit(self._taps.cancels, request, "queue")
         response = Response(request, self.name, self.version_text, error=error)
         if self._taps.responses:  # first: a front end gives the memory back once it has written
             Taps.emit(self._taps.responses, request, response)
@@ -244,6 +270,10 @@ class Model:
             )
         return self._slab
 
+    def slabs(self) -> list[Slab]:
+        """The slabs of its own, for the gauges; those of its stubs are the stubs'."""
+        return [self._slab] if self._slab is not None else []
+
     def response_slab_name(self, instance: str) -> str:
         return slab_name(os.getpid(), f"{instance}-{self.generation}", "responses")
 
@@ -259,20 +289,34 @@ class Model:
                 return await self._start_instance(spec)
 
         specs = [spec for spec in contract.instances(self.config) if not spec.passive]
-        results = await asyncio.gather(*(one(spec) for spec in specs), return_exceptions=True)
+        try:
+            results = await asyncio.gather(*(one(spec) for spec in specs), return_exceptions=True)
+        except asyncio.CancelledError:
+            await self._kill_started()
+            raise
         self.instances = [result for result in results if isinstance(result, Instance)]
         for result in results:
             if isinstance(result, BaseException):
                 await self.stop(5.0, drain=False)
                 raise result
+        self._starting = []
         self.scheduler.workers = list(self.instances)
         self.load_seconds = time.monotonic() - began
         named = [file for instance in self.instances for file in instance.files]
         self._snapshot = Snapshot(self.model_dir, named)
         self.state = "ready"
+        note = modes.note(self.decoupled, any(each.asynchronous for each in self.instances))
+        if note:
+            log.info("model '%s': %s", self.name, note)
         for instance in list(self.instances):
             if instance.state == "dead":  # between its READY and now
                 self._ended(instance)
+
+    async def _kill_started(self) -> None:
+        """Given up while it loads: what has started must not live on."""
+        for instance in self._starting:
+            instance.process.kill()
+        await asyncio.gather(*(instance.ended.wait() for instance in self._starting))
 
     async def _start_instance(self, spec: contract.InstanceSpec) -> Instance:
         began = time.monotonic()
@@ -281,6 +325,8 @@ class Model:
             self, spec.name, spec.kind, spec.device_id, process, self._taps, self._ended
         )
         self._tell(instance, "starting")
+        if self.state == "loading":
+            self._starting.append(instance)
         await instance.connect()
         if self.limiter is not None:
             await self._limit(instance, spec)
@@ -296,6 +342,8 @@ class Model:
         instance.load_seconds = time.monotonic() - began
         instance.files = list(answer.get("files", ()))
         instance.asks_ready = bool(answer.get("is_ready"))
+        instance.execute_line = str(answer.get("execute_line", ""))
+        instance.asynchronous = bool(answer.get("asynchronous"))
         instance.modules = list(answer.get("modules", ()))
         self._tell(instance, "ready")
         return instance
@@ -363,6 +411,7 @@ class Model:
             model=self.name,
             line=answer.get("line") or None,
             traceback=answer.get("traceback") or None,
+            remedy=_TOO_EARLY if _EARLY_USE in answer["error"] else None,
         )
 
     def _initialize(
@@ -401,6 +450,8 @@ class Model:
             "inline_limit": messages.INLINE_LIMIT,
             "die_with_parent": os.getpid(),
             "verbose": options.log_verbose,
+            "strict": self.strict,
+            "probes": options.probes,
         }
 
     async def auto_complete(self) -> dict[str, Any] | None:
@@ -433,7 +484,11 @@ class Model:
         """An instance's process is gone: answer what it had, and start it again."""
         if self.state != "ready" or instance not in self.instances:
             return
+        if instance.debugger is not None:
+            self.release(instance)
         begun, waiting = instance.begun_and_waiting()
+        if self._taps.failures:
+            self._tell_death(instance, begun)
         self._tell(instance, "dead")
         if instance in self.scheduler.workers:
             self.scheduler.workers.remove(instance)
@@ -449,9 +504,21 @@ class Model:
             instance.fail(request, checks.not_healthy(instance.name), "BACKEND")
         self.scheduler.dispatch()
 
+    def _tell_death(self, instance: Instance, begun: list[Request]) -> None:
+        event = FailureEvent(
+            self.name, self.version_text, instance.name, tuple(one.id for one in begun),
+            checks.not_healthy(instance.name).message, "", instance.execute_line, (),
+            tuple(begun), instance, died=True,
+        )  # fmt: skip
+        Taps.emit(self._taps.failures, event)
+
     async def _restart(self, dead: Instance) -> None:
         """Replace a dead instance, waiting longer each time it dies or fails to load in a row."""
-        spec = next(spec for spec in contract.instances(self.config) if spec.name == dead.name)
+        specs = contract.instances(self.config)
+        spec = next((spec for spec in specs if spec.name == dead.name), None)
+        if spec is None:  # a spare
+            self.instances.remove(dead)
+            return
         while self.state == "ready":
             count, last = self._deaths.get(dead.name, (0, 0.0))
             now = time.monotonic()
@@ -480,6 +547,63 @@ class Model:
             self.scheduler.workers.append(fresh)
             self.scheduler.dispatch()
             return
+
+    # -- debugging -----------------------------------------------------------------------------
+
+    def hold(self, instance: Instance, take: str, on_answer: Callable[[], None]) -> Target:
+        """Keep `instance` for a debugger; `take` says which requests it gets."""
+        if self.steering is None:
+            self.steering = Steering(self)
+        target = instance.debugger = Target(instance, take, on_answer)
+        self.steering.targets[instance.name] = target
+        return target
+
+    def release(self, instance: Instance) -> None:
+        """`instance` serves like any other again."""
+        target, instance.debugger = instance.debugger, None
+        if target is None or self.steering is None:
+            return
+        target.resumed()
+        del self.steering.targets[instance.name]
+        if not self.steering.targets:
+            self.steering = None
+        self.scheduler.unsteer(instance.name)
+        self.scheduler.dispatch()
+
+    def stands(self) -> bool:
+        """Whether an instance stands in a debugger."""
+        return self.steering is not None and any(
+            target.stands_since for target in self.steering.targets.values()
+        )
+
+    async def start_spare(self) -> Instance:
+        """One instance more than configured, for as long as another is a debugger's."""
+        present = {instance.name for instance in self.instances}
+        counts = [spec for spec in contract.instances(self.config) if not spec.passive]
+        count = sum(spec.group == counts[0].group for spec in counts)
+        while True:
+            count += 1
+            specs = contract.instances(contract.scale(self.config, count))
+            spec = next((one for one in specs if one.name not in present), None)
+            if spec is not None:
+                break
+        spare = await self._start_instance(spec)
+        spare.spare = True
+        self.instances = [*self.instances, spare]
+        self.scheduler.workers.append(spare)
+        self.scheduler.dispatch()
+        return spare
+
+    async def end_spare(self, spare: Instance) -> None:
+        """The others serve alone again."""
+        if spare not in self.instances or self.state != "ready":
+            return
+        self.instances = [each for each in self.instances if each is not spare]
+        if spare in self.scheduler.workers:
+            self.scheduler.workers.remove(spare)
+        if self.sequences is not None:
+            self.sequences.forget({spare.name})
+        await self._retire(spare)
 
     async def scale(self, count: int) -> None:
         """Run `count` instances of the first group from now on; others finish what they have."""
@@ -519,6 +643,15 @@ class Model:
             )
             Taps.emit(self._taps.instances, event)
 
+    def _tell_sequence(self, sequence: Sequence, state: str) -> None:
+        if self._taps.sequences:
+            lane = sequence.lane
+            event = SequenceEvent(
+                self.name, self.version_text, sequence.identity, state,
+                lane.worker.name if lane is not None else "", sequence.slot,
+            )  # fmt: skip
+            Taps.emit(self._taps.sequences, event)
+
     @property
     def asks_ready(self) -> bool:
         """Whether the model has an `is_ready` of its own to be asked."""
@@ -535,7 +668,7 @@ class Model:
 
     def busy(self) -> bool:
         """Whether a request waits or runs here."""
-        if self.scheduler.queue or any(instance.batches for instance in self.instances):
+        if len(self.scheduler) or any(instance.batches for instance in self.instances):
             return True
         return self.decoupled and any(
             not request.done for instance in self.instances for request in instance.pending.values()

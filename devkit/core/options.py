@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(slots=True)
@@ -34,6 +35,10 @@ class Options:
         rate_limit_resource: `NAME:COUNT` or `NAME:COUNT:DEVICE`, how much there is of a resource.
         bls_circle_grace_secs: seconds after which a BLS call that waits for its own caller fails; 0
             only warns, and lets it wait for good as the real backend does.
+        no_debug: whether attaching a debugger is refused.
+        strict: whether outputs that the config does not declare, or declares otherwise, are errors.
+        probes: what stubs are told about `devkit.probe`: whether somebody looks (`on`), nanoseconds
+            from one execute that is shown to the next (`every`), bytes of a tensor (`largest`).
         python: interpreter of the stubs, empty for the runtime's own.
         workspace: folder whose `.devkit/` holds scratch models; also names the discovery file.
     """
@@ -58,4 +63,9 @@ class Options:
     python: str = ""
     log_verbose: int = 0
     watch: bool = False
+    strict: bool = False
+    no_debug: bool = False
     workspace: Path = field(default_factory=Path.cwd)
+    probes: dict[str, Any] = field(
+        default_factory=lambda: {"on": True, "every": 100_000_000, "largest": 1 << 20}
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import tempfile
 import time
@@ -25,14 +26,21 @@ from devkit.core.launcher import Launcher
 from devkit.core.model import Model
 from devkit.core.options import Options
 from devkit.core.snapshot import own_files
-from devkit.core.taps import ModelEvent, Taps
+from devkit.core.taps import ModelEvent, StageEvent, Taps
 from devkit.errors import Code, ConfigError, InferError, LoadError
 
 log = logging.getLogger("devkit.repository")
 
 IGNORED = {"__pycache__", ".ipynb_checkpoints", ".git"}
+DRAINED = "the old version has ended"
+"""Stage of a model whose last requests are answered and whose processes are gone."""
+
 _STOPPING_SECONDS = 3600.0
 """An unloaded model may run its last requests to their end; only the runtime's end cuts that."""
+
+
+_PATIENCE = 1.0
+"""Seconds a start is left alone before newer files may end it: saves come in bursts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +65,26 @@ class Entry:
     count: int | None = None
     count_for: str = ""
     scratch: Path | None = None
+    starting: asyncio.Task[list[Model]] | None = None
+    starting_since: float = 0.0
+    starting_print: tuple[Any, ...] = ()
+    given_up: str = ""
+
+
+def _is_model(folder: Path) -> bool:
+    """Whether a model may be there; one whose name is no text could not be asked for."""
+    name = folder.name
+    if name in IGNORED or name[0] == "." or not folder.is_dir():
+        return False
+    return name.isascii() or "\ufffd" not in os.fsencode(name).decode("utf-8", "replace")
 
 
 class Repository:
-    """All models of a runtime, loaded or not."""
+    """All models of a runtime, loaded or not.
+
+    Attributes:
+        draining: what is not served any more and still runs its last requests.
+    """
 
     def __init__(self, options: Options, launcher: Launcher, taps: Taps) -> None:
         self.options = options
@@ -71,6 +95,7 @@ class Repository:
         self._versionless: set[str] = set()
         self.on_new_model: list[Any] = []
         self._ending: set[asyncio.Task[None]] = set()
+        self.draining: list[Model] = []
 
     # -- looking things up -----------------------------------------------------------------------
 
@@ -113,7 +138,7 @@ class Repository:
             if not repository.is_dir():
                 continue
             for folder in sorted(repository.iterdir()):
-                if folder.is_dir() and folder.name not in IGNORED and folder.name[0] != ".":
+                if _is_model(folder):
                     found.setdefault(folder.name, folder.absolute())
         return found
 
@@ -148,6 +173,8 @@ class Repository:
         Raises LoadError with the real server's text; whatever served before goes on serving.
         """
         entry = self.entries.setdefault(name, Entry(name))
+        if force or config_text or files or self.outdated(name):
+            self.give_up_start(name, "a newer load took its place")
         async with entry.lock:
             try:
                 await self._load(entry, config_text, files, force, reason)
@@ -156,6 +183,46 @@ class Repository:
                 self._forget_if_empty(entry)
                 self._tell(name, "", "failed", problem.message, problem)
                 raise
+
+    def outdated(self, name: str) -> bool:
+        """Whether a start of `name` that hangs is one of files that have changed since."""
+        entry = self.entries.get(name)
+        folder = self.folders().get(name)
+        if entry is None or entry.starting is None or folder is None:
+            return False
+        return entry.starting_print != fingerprint(folder)
+
+    def give_up_start(self, name: str, cause: str, *, after: float = _PATIENCE) -> None:
+        """End a start of `name` that has gone on for `after` seconds: it may never end."""
+        entry = self.entries.get(name)
+        if entry is None or entry.starting is None:
+            return
+        if time.monotonic() - entry.starting_since >= after:
+            entry.given_up = cause
+            entry.starting.cancel()
+
+    async def _start(
+        self, entry: Entry, folder: Path, config: Any, versions: list[int], seen: tuple[Any, ...]
+    ) -> list[Model]:
+        """Start the versions, so that a newer load or an unload can end it."""
+        entry.given_up, entry.starting_print = "", seen
+        entry.starting_since = time.monotonic()
+        starting = entry.starting = asyncio.get_running_loop().create_task(
+            self._start_versions(entry, folder, config, versions)
+        )
+        try:
+            return await starting
+        except asyncio.CancelledError:
+            if not entry.given_up:
+                starting.cancel()
+                raise
+            log.warning("gave up loading '%s': %s", entry.name, entry.given_up)
+            raise LoadError(
+                f"load failed for model '{entry.name}': {entry.given_up}\n",
+                remedy="its initialize may hang: `devkit stack` shows where a live one stands",
+            ) from None
+        finally:
+            entry.starting = None
 
     def _forget_if_empty(self, entry: Entry) -> None:
         if not entry.models and not entry.states:
@@ -176,6 +243,7 @@ class Repository:
         if entry.models and entry.fingerprint == print_now and not (force or overridden):
             log.info("model '%s' is loaded and its files are unchanged: nothing to do", name)
             return
+        self._stage(name, "", "read the config")
         config = self._read_config(name, folder, config_text)
         policy = self._normalize(config, name).version_policy
         versions = contract.versions_served(policy, self._versions(name, folder))
@@ -187,8 +255,9 @@ class Repository:
             )
         self._tell(name, "", "loading", reason)
         if config.HasField("ensemble_scheduling"):
+            self._stage(name, "", "load the models of its steps")
             config = await self._join(name, config)
-        started = await self._start_versions(entry, folder, config, versions)
+        started = await self._start(entry, folder, config, versions, print_now)
         swapped = bool(entry.models)
         self._swap(entry, started)
         entry.fingerprint = print_now
@@ -355,12 +424,15 @@ class Repository:
         options = self.options
         if config.HasField("ensemble_scheduling"):
             return await self._start_ensemble(name, folder, config, version)
+        if "EXECUTION_ENV_PATH" in config.parameters:
+            self._stage(name, str(version), "unpack and look at its environment")
         environment = await environments.of_model(name, config, folder, options.python)
         model = Model(
             name, version, self._normalize(config, name), folder, options, self.launcher,
             self.taps, environment,
         )  # fmt: skip
         if not options.disable_auto_complete_config:
+            self._stage(name, str(version), "auto_complete_config")
             answer = await model.auto_complete()
             if answer is not None:
                 config = contract.from_dict(answer)
@@ -373,6 +445,7 @@ class Repository:
         )
         for prepare in self.on_new_model:
             prepare(model)
+        self._stage(name, str(version), "start the instances")
         await model.start()
         return model
 
@@ -398,7 +471,14 @@ class Repository:
     def _end(self, model: Model) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(model.stop(_STOPPING_SECONDS))
         self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self.draining.append(model)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._ending.discard(task)
+            self.draining.remove(model)
+            self._stage(model.name, model.version_text, DRAINED)
+
+        task.add_done_callback(ended)
         return task
 
     async def unload(self, name: str) -> None:
@@ -406,6 +486,7 @@ class Repository:
         entry = self.entries.get(name)
         if entry is None:
             return
+        self.give_up_start(name, "it was unloaded", after=0.0)
         async with entry.lock:
             models, entry.models = entry.models, {}
             for version, model in models.items():
@@ -465,6 +546,10 @@ class Repository:
             await asyncio.wait(pending, timeout=1.0)
         for task in self._ending:
             task.cancel()
+
+    def _stage(self, name: str, version: str, stage: str) -> None:
+        if self.taps.stages:
+            Taps.emit(self.taps.stages, StageEvent(name, version, stage))
 
     def _tell(
         self, name: str, version: str, state: str, reason: str = "",

@@ -104,6 +104,9 @@ class Request:
             learns a config that way; the real server drops them all).
         parent: the request this one was made for (BLS, ensemble step), for traces and circles.
         blocks: counted memory the inputs lie in; given back when the request is over.
+        arrival: (protocol, start, end) of its reception, noted while requests are traced.
+        trace: what is noted of it if it is traced, else None. A BLS call comes with the trace that
+            the model gave it.
         sequence, model, batch_size, fit_key, held: the core's own notes on a request under way.
     """
 
@@ -129,6 +132,8 @@ class Request:
     batch_size: int = 1
     fit_key: tuple[object, ...] = ()
     held: bool = False
+    arrival: tuple[str, int, int] | None = None
+    trace: Any = None
     times: Times = field(default_factory=lambda: Times(request_start=time.monotonic_ns()))
 
     def label(self) -> str:

@@ -21,6 +21,17 @@ from devkit.errors import Code, InferError
 
 Refuse = Callable[[Request, InferError, str], None]
 
+# Why a batch closed: noted on every batch as a small number, put into words by `observe.explain`.
+ONE_BY_ONE = 0  # no batcher: one request an execution
+FULL = 1  # the largest batch size
+PREFERRED = 2  # a preferred size
+DELAYED = 3  # its oldest request had waited as long as it may
+NOTHING_MORE = 4  # no delay is set, and nothing else waited
+TOO_LARGE = 5  # the next request would not have fitted
+OTHER_SHAPE = 6  # the next request has another shape, or other inputs
+SLOTS = 7  # one request from every sequence of the instance that had one
+SLOTS_DELAYED = 8  # too few sequences had a request, and the delay was over
+
 
 class Worker(Protocol):
     """What a scheduler asks of an instance."""
@@ -30,7 +41,10 @@ class Worker(Protocol):
     def room(self) -> int:
         """Batches it can take now: 0 when busy, more than 1 only where prefetching is harmless."""
 
-    def execute(self, requests: list[Request]) -> None: ...
+    def steered_room(self) -> int:
+        """The same for a request that is meant for it alone."""
+
+    def execute(self, requests: list[Request], reason: int = ONE_BY_ONE) -> None: ...
 
 
 class DirectScheduler:
@@ -38,29 +52,47 @@ class DirectScheduler:
 
     def __init__(self, refuse: Refuse) -> None:
         self.queue: deque[Request] = deque()
+        self.steered: deque[Request] = deque()
+        """Requests meant for one instance: they wait for it, and hold nobody up."""
         self.workers: list[Worker] = []
         self.refuse = refuse
         self._turn = 0
 
     def submit(self, request: Request) -> None:
         """Run `request` at once where an instance is idle, else queue it."""
+        if request.steer:
+            self.steer(request)
+            return
         if not self.queue:
-            worker = self._idle(request)
+            worker = self._idle()
             if worker is not None:
                 worker.execute([request])
                 return
         request.owner = self
         self.queue.append(request)
 
-    def _idle(self, request: Request | None = None) -> Worker | None:
+    def steer(self, request: Request) -> None:
+        """Run `request` on the instance it is meant for, now or when that is idle."""
+        request.owner = self
+        self.steered.append(request)
+        self._dispatch_steered()
+
+    def unsteer(self, name: str) -> None:
+        """The instance of that name is a debugger's no more: any may run what waits for it."""
+        freed = [request for request in self.steered if request.steer == name]
+        for request in freed:
+            self.steered.remove(request)
+            request.steer = ""
+            request.owner = None
+            self.submit(request)
+
+    def _idle(self) -> Worker | None:
         """The next worker in turn that has room; an idle one before one that would prefetch."""
         workers = self.workers
         count = len(workers)
         best, most = None, 0
         for step in range(count):
             worker = workers[(self._turn + step) % count]
-            if request is not None and request.steer and worker.name != request.steer:
-                continue
             room = worker.room()
             if room > most:
                 best, most = worker, room
@@ -72,30 +104,29 @@ class DirectScheduler:
 
     def dispatch(self) -> None:
         """Give queued requests to the instances that have room."""
+        if self.steered:
+            self._dispatch_steered()
         while self.queue:
-            worker = self._idle(self.queue[0])
+            worker = self._idle()
             if worker is None:
-                self._dispatch_steered()
                 return
             request = self.queue.popleft()
             request.owner = None
             worker.execute([request])
 
     def _dispatch_steered(self) -> None:
-        # A request steered to a busy instance must not hold up those that any instance may serve.
-        if not self.queue or not self.queue[0].steer:
-            return
-        for request in list(self.queue):
-            worker = self._idle(request)
-            if worker is not None:
-                self.queue.remove(request)
+        for request in list(self.steered):
+            worker = next((each for each in self.workers if each.name == request.steer), None)
+            if worker is not None and worker.steered_room():
+                self.steered.remove(request)
                 request.owner = None
                 worker.execute([request])
 
     def cancel(self, request: Request) -> None:
         """Take a queued request out and answer it as cancelled."""
+        waiting = self.steered if request.steer else self.queue
         try:
-            self.queue.remove(request)
+            waiting.remove(request)
         except ValueError:
             return
         request.owner = None
@@ -105,11 +136,12 @@ class DirectScheduler:
         """Put requests that an instance never began back in front."""
         for request in reversed(requests):
             request.owner = self
-            self.queue.appendleft(request)
+            (self.steered if request.steer else self.queue).appendleft(request)
 
     def fail_all(self, error: InferError) -> None:
         """Answer everything that waits with `error`."""
-        waiting, self.queue = self.queue, deque()
+        waiting, self.queue = [*self.steered, *self.queue], deque()
+        self.steered.clear()
         for request in waiting:
             request.owner = None
             self.refuse(request, error, "OTHER")
@@ -118,7 +150,7 @@ class DirectScheduler:
         """End timers, if any."""
 
     def __len__(self) -> int:
-        return len(self.queue)
+        return len(self.queue) + len(self.steered)
 
 
 FULL_ROOM = 4
@@ -190,12 +222,16 @@ class DynamicBatcher(DirectScheduler):
         self._default_level = default_level
         self._policies = dict(policies or {})
         self._delayed: set[Request] = set()
+        self._reason = NOTHING_MORE  # of the batch collected last
         self._timer: asyncio.TimerHandle | None = None
         every = (policy, *self._policies.values())
         self._timed = any(each.timed for each in every)
         self._bounded = any(each.max_size for each in every)
 
     def submit(self, request: Request) -> None:
+        if request.steer:
+            self.steer(request)
+            return
         self.put(request)
         self.dispatch()
 
@@ -243,6 +279,8 @@ class DynamicBatcher(DirectScheduler):
             raise InferError(f"{request.label()}Exceeds maximum queue size", Code.UNAVAILABLE)
 
     def dispatch(self) -> None:
+        if self.steered:
+            self._dispatch_steered()
         while self.queue:
             worker = self._idle()
             if worker is None:
@@ -256,7 +294,7 @@ class DynamicBatcher(DirectScheduler):
             if self._delayed:
                 self._delayed.difference_update(batch)
             if batch:
-                worker.execute(batch)
+                worker.execute(batch, self._reason)
             for request in late:
                 # No prefix here, unlike the refusals that come before the queue.
                 error = InferError("Request timeout expired", Code.UNAVAILABLE)
@@ -270,7 +308,7 @@ class DynamicBatcher(DirectScheduler):
     def _collect(self) -> tuple[list[Request], int]:
         """The next batch, taken off the queue, or the nanoseconds to wait for more of it."""
         total, count, best = 0, 0, 0
-        key, full = None, False
+        key, full, other, exact = None, False, False, 0
         oldest = self.queue[0].times.queue_start
         for request in self.queue:
             size = request.batch_size
@@ -279,6 +317,7 @@ class DynamicBatcher(DirectScheduler):
                     best = count
                 if total + size > self._max or request.fit_key != key:
                     full = True
+                    other = request.fit_key != key
                     break
             else:
                 key = request.fit_key
@@ -287,17 +326,29 @@ class DynamicBatcher(DirectScheduler):
             if self._levels and request.times.queue_start < oldest:
                 oldest = request.times.queue_start
             if total in self._preferred:
-                best = count
+                best, exact = count, total
         now = time.monotonic_ns()
         overdue = bool(self._delay) and now - oldest >= self._delay
         if best and not overdue:
+            filled = exact == self._max or (not self._preferred and total == self._max)
+            self._reason = FULL if filled else PREFERRED if exact else TOO_LARGE
             return self._take(best), 0
         if full or overdue or not self._delay or total >= self._largest:
+            self._reason = self._why(total, full, other, overdue)
             return self._take(count), 0
         wait = oldest + self._delay - now
         if self._timed:
             wait = min(wait, self._soonest_late(count, now))
         return [], max(wait, 1)
+
+    def _why(self, total: int, full: bool, other: bool, overdue: bool) -> int:
+        if total >= self._max:
+            return FULL
+        if full:
+            return OTHER_SHAPE if other else TOO_LARGE
+        if overdue:
+            return DELAYED
+        return PREFERRED if total in self._preferred else NOTHING_MORE
 
     def _take(self, count: int) -> list[Request]:
         return [self.queue.popleft() for _ in range(count)]

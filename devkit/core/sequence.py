@@ -12,17 +12,15 @@ import heapq
 import itertools
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from devkit.core.checks import cancelled
-from devkit.core.controls import END, START, Controls
+from devkit.core.controls import END, LONGEST_ID, START, Controls
 from devkit.core.lanes import DirectLane, Lane, OldestLane, Sequence
 from devkit.core.request import NullRequest, Request
 from devkit.core.scheduler import DirectScheduler, Worker
 from devkit.errors import Code, InferError
-
-LONGEST_ID = 128
 
 
 class Host(Protocol):
@@ -60,6 +58,8 @@ class SequenceBatcher(DirectScheduler):
         self._lost: set[Request] = set()
         self._numbers = itertools.count(1)
         self._timer: asyncio.TimerHandle | None = None
+        self.on_change: Callable[[Sequence, str], None] | None = None
+        """Called when a sequence starts, waits for a slot, gets one, ends, or is evicted."""
 
     # -- requests in -----------------------------------------------------------------------------
 
@@ -93,6 +93,7 @@ class SequenceBatcher(DirectScheduler):
                 )
             sequence = self._active[request.correlation_id] = Sequence(request.correlation_id)
             self._backlog.append(sequence)
+            self._tell(sequence, "started")
         sequence.last = time.monotonic_ns()
         sequence.queue.append(request)
         if request.flags & END:
@@ -106,6 +107,10 @@ class SequenceBatcher(DirectScheduler):
                 lane.add(sequence, request)
             lane.dispatch()
         self._watch_idle()
+
+    def _tell(self, sequence: Sequence, state: str) -> None:
+        if self.on_change is not None:
+            self.on_change(sequence, state)
 
     def _end(self, sequence: Sequence) -> None:
         sequence.ended = True
@@ -143,6 +148,7 @@ class SequenceBatcher(DirectScheduler):
             slot, _, lane = heapq.heappop(self._free)
             sequence.lane, sequence.slot = lane, slot
             lane.slots[slot] = sequence
+            self._tell(sequence, "placed")
             self._expire(sequence, time.monotonic_ns())
 
     def _leave(self, sequence: Sequence) -> None:
@@ -151,6 +157,8 @@ class SequenceBatcher(DirectScheduler):
         if lane is None:
             return
         lane.slots[sequence.slot] = None
+        if not sequence.evicted:
+            self._tell(sequence, "ended")
         sequence.lane = None
         if self._lanes.get(lane.worker.name) is lane:
             heapq.heappush(self._free, (sequence.slot, lane.order, lane))
@@ -162,9 +170,9 @@ class SequenceBatcher(DirectScheduler):
         self._host.open_requests += 1  # it will be finished like any other
         return self._controls.null(like, self._host)
 
-    def execute(self, worker: Worker, batch: list[Request]) -> None:
+    def execute(self, worker: Worker, batch: list[Request], reason: int) -> None:
         """Run `batch` with its control tensors."""
-        problem = self._controls.problem()
+        problem = self._controls.problem(batch)
         if problem is not None:
             asyncio.get_running_loop().call_soon(self._refuse_all, worker, batch, problem)
             return
@@ -174,7 +182,7 @@ class SequenceBatcher(DirectScheduler):
         for request in batch:
             request.owner = None
             request.description, request.buffers = self._controls.dressed(request)
-        worker.execute(batch)
+        worker.execute(batch, reason)
         for request, (description, buffers) in zip(batch, plain, strict=True):
             request.description, request.buffers = description, buffers
 
@@ -272,12 +280,21 @@ class SequenceBatcher(DirectScheduler):
                         sequence.queue.appendleft(waits)
                         sequence.running = None
                     self._backlog.append(sequence)
+                    self._tell(sequence, "moved")
+
+    def stood(self, worker: Worker, now: int) -> None:
+        """An instance stood in a debugger until now: its sequences were not silent meanwhile."""
+        for sequence in self._active.values():
+            if sequence.lane is not None and sequence.lane.worker is worker:
+                sequence.last = now
 
     # -- idle sequences --------------------------------------------------------------------------
 
     def _expire(self, sequence: Sequence, now: int) -> None:
         if self._idle_ns and now - sequence.last >= self._idle_ns and not sequence.ended:
             self._end(sequence)
+            sequence.evicted = True
+            self._tell(sequence, "evicted")
             if sequence.over():
                 self._leave(sequence)
 

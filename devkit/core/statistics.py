@@ -37,6 +37,21 @@ class BatchCounters:
 
 
 @dataclass(slots=True)
+class Tally:
+    """What one instance has done since it was started; the same terms as `Counters`."""
+
+    inferences: int = 0
+    executions: int = 0
+    requests: int = 0
+    failed: int = 0
+    queue_ns: int = 0
+    input_ns: int = 0
+    infer_ns: int = 0
+    output_ns: int = 0
+    busy_ns: int = 0
+
+
+@dataclass(slots=True)
 class Counters:
     """Statistics of one model version since it was loaded."""
 
@@ -52,13 +67,22 @@ class Counters:
     cache_hit: Duration = field(default_factory=Duration)
     cache_miss: Duration = field(default_factory=Duration)
     batches: dict[int, BatchCounters] = field(default_factory=dict)
+    reasons: dict[int, list[int]] = field(default_factory=dict)
+    """Why batches closed: executions and the sum of their sizes, by the scheduler's number."""
     failures: dict[str, int] = field(
         default_factory=lambda: {"OTHER": 0, "BACKEND": 0, "CANCELED": 0, "REJECTED": 0}
     )
     error_responses: int = 0
     pending: int = 0
 
-    def executed(self, requests: list[Request], size: int, started: int, ended: int) -> None:
+    def executed(
+        self,
+        requests: list[Request],
+        size: int,
+        started: int,
+        ended: int,
+        tally: Tally | None = None,
+    ) -> None:
         """Count a batch that an instance answered; each request's times are complete."""
         now = time.monotonic_ns()
         self.execution_count += 1
@@ -92,6 +116,22 @@ class Counters:
         batch.compute_input.add(putting // (count or 1))
         batch.compute_infer.add(infer)
         batch.compute_output.add(taking)
+        if tally is not None:
+            tally.inferences += size
+            tally.requests += count
+            tally.queue_ns += waiting
+            tally.input_ns += putting
+            tally.infer_ns += infer * count
+            tally.output_ns += taking * count
+            tally.busy_ns += infer
+
+    def closed(self, reason: int, size: int) -> None:
+        """Count why a batch closed."""
+        row = self.reasons.get(reason)
+        if row is None:
+            row = self.reasons[reason] = [0, 0]
+        row[0] += 1
+        row[1] += size
 
     def raised(self, size: int, sent: int, started: int, ended: int) -> None:
         """Count an `execute` that failed: among the executions and batches, not the inferences."""

@@ -67,8 +67,35 @@ class WarningEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class StageEvent:
+    """A load has come to its next stage, named in words."""
+
+    name: str
+    version: str
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceEvent:
+    """A sequence changed: `state` is started, placed, moved, ended or evicted (it was silent)."""
+
+    model: str
+    version: str
+    correlation_id: int | str
+    state: str
+    instance: str = ""
+    slot: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class FailureEvent:
-    """`execute` raised: where, and what the frames held."""
+    """`execute` raised, or its process died: where, and what the frames held.
+
+    Attributes:
+        requests: those that were being executed, their memory still there.
+        source: the `Instance`; its `ended` is set when all that it wrote has arrived.
+        died: whether the process is gone; then there are no frames.
+    """
 
     model: str
     version: str
@@ -78,6 +105,9 @@ class FailureEvent:
     traceback: str
     line: str
     frames: tuple[dict[str, Any], ...]
+    requests: tuple[Any, ...] = ()
+    source: Any = None
+    died: bool = False
 
 
 class Taps:
@@ -87,10 +117,26 @@ class Taps:
         responses: called with (request, response) before the response is handed to its front end's
             callback, while the memory behind it is still there.
         batches: called with (model, instance, batch) when an `execute` has ended.
-        models, instances, logs, warnings, failures: called with the event of that kind.
+        cancels: called with (request, where) when nobody waits for a request any more; `where` is
+            `queue` or the name of the instance that runs it.
+        probes: called with (requests, described, data) when a model has shown a tensor.
+        models, instances, logs, warnings, failures, stages, sequences: called with the event of
+            that kind.
     """
 
-    __slots__ = ("batches", "failures", "instances", "logs", "models", "responses", "warnings")
+    __slots__ = (
+        "batches",
+        "cancels",
+        "failures",
+        "instances",
+        "logs",
+        "models",
+        "probes",
+        "responses",
+        "sequences",
+        "stages",
+        "warnings",
+    )
 
     def __init__(self) -> None:
         self.responses: list[Listener] = []
@@ -100,6 +146,10 @@ class Taps:
         self.logs: list[Listener] = []
         self.warnings: list[Listener] = []
         self.failures: list[Listener] = []
+        self.cancels: list[Listener] = []
+        self.probes: list[Listener] = []
+        self.stages: list[Listener] = []
+        self.sequences: list[Listener] = []
 
     @staticmethod
     def emit(listeners: list[Listener], *arguments: Any) -> None:

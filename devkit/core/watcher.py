@@ -27,8 +27,14 @@ log = logging.getLogger("devkit.watcher")
 SETTLE_MS = 30
 """A burst is over when nothing has changed for this long."""
 
+PATIENCE_SECONDS = 1.5
+"""A load of files that have changed since may go on for this long."""
+
 BURST_MS = 400
 """... or when it has gone on for this long."""
+
+PAUSE_SECONDS = 0.5
+"""Before a watch that has failed begins anew."""
 
 _SOURCES = (".py", ".pbtxt", ".so", ".pyd")
 _TEMPORARY = ("~", ".swp", ".swo", ".swx", ".tmp", ".part", ".pyc", ".bak")
@@ -65,6 +71,21 @@ class Watcher:
             task.cancel()
 
     async def _watch(self) -> None:
+        """Watch, and try anew where that fails, as it does while a name there is no UTF-8."""
+        said = ""
+        while not self._stop.is_set():
+            try:
+                await self._observe()
+            except Exception as problem:
+                cause = str(getattr(problem, "exceptions", [problem])[0])
+                if cause != said:
+                    log.error(
+                        "saved files are not noticed: the repositories' watch fails: %s", cause
+                    )
+                said = cause
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _observe(self) -> None:
         async for changes in awatch(
             *self.repositories,
             watch_filter=lambda change, path: self.concerns(Path(path), change),
@@ -115,7 +136,12 @@ class Watcher:
             return
         name, inside = place
         self._changed.setdefault(name, set()).add(str(inside) if inside.parts else name)
-        if name not in self._running:
+        if name in self._running:
+            # At once where it hangs already, or later should it turn out to hang.
+            self.engine.give_up_outdated(name)
+            later = asyncio.get_running_loop().call_later
+            later(PATIENCE_SECONDS, self.engine.give_up_outdated, name)
+        else:
             task = asyncio.get_running_loop().create_task(self._follow(name))
             self._running[name] = task
             task.add_done_callback(lambda _: self._running.pop(name, None))
@@ -135,6 +161,13 @@ class Watcher:
                     problem.line or problem.message.strip().splitlines()[0],
                 )  # fmt: skip
 
+    async def _until_free(self, name: str) -> None:
+        """Somebody looks at the version that is there, in a debugger: let them finish."""
+        if self.engine.stands(name):
+            log.info("'%s' has changed; it is reloaded when it stands in no debugger", name)
+        while self.engine.stands(name):
+            await asyncio.sleep(PAUSE_SECONDS)
+
     async def _apply(self, name: str, changed: str) -> None:
         exists = any((repository / name).is_dir() for repository in self.repositories)
         known = {row.name: row for row in self.engine.index()}
@@ -149,6 +182,7 @@ class Watcher:
             if known[name].reason == "unloaded":
                 log.info("'%s' has changed (%s) but was unloaded: nothing to do", name, changed)
                 return
+            await self._until_free(name)
             log.info("reloading '%s': %s changed", name, changed)
             await self.engine.reload(name, f"{changed} changed")
         elif not self._explicit:

@@ -13,7 +13,7 @@ import pytest
 
 from devkit.core.engine import Engine
 from devkit.core.options import Options
-from devkit.core.request import Description, Request, Response, TensorSpec
+from devkit.core.request import Description, Request, Response, SharedPlace, TensorSpec
 from devkit.transport import dtypes, memory
 
 DOUBLE = """
@@ -67,11 +67,15 @@ class Bench:
         (home / str(version) / "model.py").write_text(code)
         return home
 
-    def send(self, name: str, values: Any, **extra: Any) -> asyncio.Future[Response]:
+    def send(
+        self, name: str, values: Any, *, buffer: SharedPlace | None = None, **extra: Any
+    ) -> asyncio.Future[Response]:
+        """`buffer` is where the values lie, if it is in shared memory."""
         array = np.asarray(values, np.float32)
         description = Description((TensorSpec("X", "FP32", array.shape),))
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        request = Request(name, description, [dtypes.to_data(array)], future.set_result, **extra)
+        data = buffer or dtypes.to_data(array)
+        request = Request(name, description, [data], future.set_result, **extra)
         future.request = request  # type: ignore[attr-defined]
         self.engine.infer(request)
         return future

@@ -11,7 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from devkit.core.request import SharedPlace
+from devkit.core.watcher import Watcher
 from devkit.errors import Code, InferError, LoadError, UnknownModelError
+from devkit.transport import memory
 from tests.unit.core.conftest import CONFIG, DOUBLE, Bench
 
 Make = Callable[..., Bench]
@@ -236,8 +239,6 @@ async def test_cancelling_a_queued_request(bench: Make) -> None:
 
 
 async def test_the_runtimes_shared_memory_is_swept_after_a_kill(bench: Make) -> None:
-    from devkit.transport import memory
-
     gone = os.fork()
     if not gone:
         os._exit(0)
@@ -288,3 +289,111 @@ async def test_span_is_there_inside_a_model(bench: Make) -> None:
     )
     made = await started(bench, code=code)
     assert (await made.ask("double", [1])).tolist() == [2.0]
+
+
+@pytest.mark.parametrize("method", ["warm", "spawn"])
+async def test_a_child_that_outlives_its_model_does_not_hide_the_death(
+    bench: Make, method: str
+) -> None:
+    code = DOUBLE.replace(
+        "if first == -2: os._exit(3)",
+        "if first == -2 and os.fork(): os._exit(3)\n            if first == -2: time.sleep(3)",
+    )
+    made = await started(bench, code=code, start_method=method)
+    with pytest.raises(InferError, match=r"Stub process 'double_0' is not healthy\."):
+        await asyncio.wait_for(made.ask("double", [-2]), 2.0)
+    assert (await asyncio.wait_for(made.ask("double", [1]), 2.0)).tolist() == [2.0]
+
+
+async def test_a_killed_warm_process_is_replaced(bench: Make) -> None:
+    made = await started(bench)
+    for pid in made.engine.launcher.warm_pids():
+        os.kill(pid, signal.SIGKILL)
+    await asyncio.sleep(0.2)
+    assert (await made.ask("double", [1])).tolist() == [2.0]
+    await made.engine.reload("double")
+    assert made.engine.model("double").instances[0].started_by == "warm"
+
+
+async def test_a_long_print_without_a_line_end_comes_in_pieces(bench: Make) -> None:
+    code = DOUBLE.replace("time.sleep(0.3)", "print('x' * (8 << 20), end='', flush=True)")
+    made = await started(bench, code=code)
+    lines: list[str] = []
+    made.engine.taps.logs.append(lambda event: lines.append(event.text))
+    await made.ask("double", [-3])
+    assert max(map(len, lines)) <= 512 * 1024
+    assert sum(map(len, lines)) > 7 << 20
+
+
+async def test_regions_that_are_gone_leave_no_mapping_in_the_model(
+    bench: Make,
+) -> None:
+    made = await started(bench)
+    stub = made.engine.model("double").instances[0].pid
+    for turn in range(5):
+        file = memory.DIRECTORY / f"devkit-{os.getpid()}-test-{turn}"
+        file.write_bytes(np.full(1024, turn, np.float32).tobytes())
+        try:
+            region = memory.Region(file, size=4096)
+            place = SharedPlace(region, 0, 4096)
+            answer = await made.ask("double", np.zeros(1024), buffer=place)
+            assert answer.tolist() == [2.0 * turn] * 1024
+            os.truncate(file, 0)
+            with pytest.raises(InferError, match="Invalid shared memory region"):
+                await made.ask("double", np.zeros(1024), buffer=place)
+            region.close()
+        finally:
+            file.unlink()
+    assert Path(f"/proc/{stub}/maps").read_text().count(f"devkit-{os.getpid()}-test-") == 1
+
+
+async def test_a_watch_that_fails_is_told_and_begins_anew(
+    bench: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = await started(bench)
+    watcher = Watcher(made.engine, [made.folder])
+    watcher.start()
+    await asyncio.sleep(0.2)
+    odd = os.path.join(os.fsencode(made.folder), b"b\xff")  # watchfiles takes no such name
+    os.makedirs(odd + b"/1")
+    await asyncio.sleep(1.0)
+    assert "the repositories' watch fails" in caplog.text
+    assert [row.name for row in made.engine.index()] == ["double"]
+    os.rmdir(odd + b"/1")
+    os.rmdir(odd)
+    await asyncio.sleep(1.5)
+    made.write("double", code=DOUBLE.replace("FACTOR = 2", "FACTOR = 3"))
+    for _ in range(100):
+        await asyncio.sleep(0.05)
+        if (await made.ask("double", [1])).tolist() == [3.0]:
+            break
+    await watcher.stop()
+    assert (await made.ask("double", [1])).tolist() == [3.0]
+
+
+HANGS = DOUBLE.replace("self.kept = []", "time.sleep(1000)")
+
+
+@pytest.mark.parametrize("method", ["warm", "spawn"])
+async def test_a_load_that_hangs_gives_way_to_the_next(bench: Make, method: str) -> None:
+    made = await started(bench, start_method=method)
+    made.write("double", code=HANGS)
+    hanging = asyncio.create_task(made.engine.load("double"))
+    await asyncio.sleep(1.2)
+    assert (await made.ask("double", [1])).tolist() == [2.0]
+    made.write("double", code=DOUBLE.replace("FACTOR = 2", "FACTOR = 3"))
+    await asyncio.wait_for(made.engine.load("double"), 20)
+    assert (await made.ask("double", [1])).tolist() == [3.0]
+    with pytest.raises(LoadError, match="a newer load took its place"):
+        await hanging
+
+
+async def test_a_load_that_hangs_can_be_unloaded(bench: Make) -> None:
+    made = await started(bench)
+    made.write("double", code=HANGS)
+    hanging = asyncio.create_task(made.engine.load("double"))
+    await asyncio.sleep(0.3)
+    await asyncio.wait_for(made.engine.unload("double"), 20)
+    with pytest.raises(LoadError, match="it was unloaded"):
+        await hanging
+    assert made.engine.models() == []

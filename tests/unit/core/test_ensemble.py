@@ -143,6 +143,11 @@ async def test_a_decoupled_step_sends_the_rest_on_its_way_per_response(bench: Ma
     assert await made.engine.start() == []
     assert made.engine.model("ens").decoupled
     answers = await stream(made, [3])
-    assert answers[-1] is None
-    assert sorted(answer[0] for answer in answers[:-1] if answer) == [6.0, 8.0, 10.0]
+    assert sorted(answer[0] for answer in answers if answer) == [6.0, 8.0, 10.0]
     assert await stream(made, [0]) == [None]
+
+
+async def test_unloading_with_dependents_unloads_the_steps(bench: Make) -> None:
+    made = await started(bench, CHAIN)
+    await made.engine.unload("ens", dependents=True)
+    assert made.engine.models() == []

@@ -6,8 +6,15 @@ import asyncio
 
 import pytest
 
+from devkit.core import scheduler as core
 from devkit.core.request import Description, Request, TensorSpec
-from devkit.core.scheduler import FULL_ROOM, DirectScheduler, DynamicBatcher, QueuePolicy
+from devkit.core.scheduler import (
+    FULL_ROOM,
+    ONE_BY_ONE,
+    DirectScheduler,
+    DynamicBatcher,
+    QueuePolicy,
+)
 from devkit.errors import Code, InferError
 
 
@@ -22,8 +29,11 @@ class Bench:
     def room(self) -> int:
         return FULL_ROOM if self.free else 0
 
-    def execute(self, requests: list[Request]) -> None:
+    steered_room = room
+
+    def execute(self, requests: list[Request], reason: int = ONE_BY_ONE) -> None:
         self.free = False
+        self.reason = reason
         self.batches.append([request.id for request in requests])
 
 
@@ -325,3 +335,28 @@ def test_a_refused_request_may_make_its_client_send_another() -> None:
     scheduler.refuse = lambda *_: scheduler.submit(again)
     fill(scheduler, worker, late)
     assert worker.batches == [["again"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "waiting", "reason"),
+    [
+        ({}, [request("a", 8), request("b")], core.FULL),
+        ({}, [request("a"), request("b")], core.NOTHING_MORE),
+        ({}, [request("a", 5), request("b", 4)], core.TOO_LARGE),
+        ({}, [request("a", key=(1,)), request("b", key=(2,))], core.OTHER_SHAPE),
+        ({"preferred": (2,)}, [request("a"), request("b"), request("c")], core.PREFERRED),
+    ],
+)
+def test_a_batch_notes_why_it_closed(options, waiting, reason) -> None:  # type: ignore[no-untyped-def]
+    scheduler, worker = batcher(**options), Bench()
+    fill(scheduler, worker, *waiting)
+    assert worker.reason == reason
+
+
+async def test_a_batch_that_waited_long_enough_notes_it() -> None:
+    scheduler, worker = batcher(delay_us=1000), Bench()
+    scheduler.workers = [worker]
+    scheduler.submit(request("a"))
+    while not worker.batches:
+        await asyncio.sleep(0.002)
+    assert worker.reason == core.DELAYED
