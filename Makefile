@@ -20,6 +20,8 @@ MODELS ?= examples
 # What the PyTorch and JAX examples need in the tests.
 FRAMEWORKS ?= tests/frameworks.txt
 PYTEST_ARGS ?=
+# Every case with both servers' answers, as a table.
+PARITY_REPORT ?= build/parity.md
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
@@ -44,7 +46,7 @@ help:
 	  'make test    all tests (PYTEST_ARGS="-k name" for some of them)' \
 	  'make check   linters, types, import contracts, tests' \
 	  'make lint    the first three of them' \
-	  'make parity  only the tests that compare with the real Triton server' \
+	  'make parity  only the tests that compare with the real Triton server; build/parity.md' \
 	  'make bench   speed beside the real server, as a table of ratios' \
 	  'make format  let ruff lay out the code' \
 	  'make clean   remove .venv, caches and scratch models'
@@ -92,7 +94,7 @@ test: $(VENV)/.installed-dev $(VENV)/.installed-frameworks
 
 .PHONY: parity
 parity: $(VENV)/.installed-dev $(VENV)/.installed-frameworks
-	@$(BIN)/python -m pytest tests/parity $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest tests/parity --parity-report $(PARITY_REPORT) $(PYTEST_ARGS)
 
 .PHONY: bench
 bench: $(VENV)/.installed-dev

@@ -12,14 +12,22 @@ from typing import TYPE_CHECKING, Any, Callable, ContextManager, Optional
 if TYPE_CHECKING:
     from devkit import errors
     from devkit.workbench import (
+        captures,
+        compare,
         config,
         connect,
         export,
+        failures,
         infer,
+        inspect,
         load,
         models,
         reload,
+        remove,
+        replay,
         scale,
+        trace,
+        tracing,
         unload,
         verify,
     )
@@ -28,24 +36,37 @@ __version__ = "0.1.0"
 
 __all__ = [
     "__version__",
+    "captures",
+    "compare",
     "config",
     "connect",
     "errors",
     "export",
+    "failures",
     "infer",
+    "inspect",
     "load",
     "models",
+    "probe",
     "reload",
+    "remove",
+    "replay",
     "scale",
     "span",
+    "trace",
+    "tracing",
     "unload",
     "verify",
 ]
 
-_WORKBENCH = frozenset(__all__) - {"__version__", "errors", "span"}
+_WORKBENCH = frozenset(__all__) - {"__version__", "errors", "probe", "span"}
 
 _open_span: Optional[Callable[[str, "dict[str, Any]"], ContextManager[None]]] = None
 """Set by the process that runs a model, where spans are recorded; None everywhere else."""
+
+
+_take_probe: Optional[Callable[..., None]] = None
+"""Set by the process that runs a model, while somebody may look; None everywhere else."""
 
 
 class _NoSpan:
@@ -72,6 +93,18 @@ def span(name: str, **attributes: Any) -> ContextManager[None]:
     if _open_span is None:
         return _NO_SPAN
     return _open_span(name, attributes)
+
+
+def probe(name: str, value: Any, request: Any = None) -> Any:
+    """Show an intermediate tensor with the request it belongs to, and return it.
+
+    `devkit.inspect` and `devkit tensors` show it beside inputs and outputs. It counts for the
+    whole batch, or for `request` alone. Costs next to nothing where nobody looks; an export to the
+    real server works without devkit.
+    """
+    if _take_probe is not None:
+        _take_probe(name, value, request)
+    return value
 
 
 def __getattr__(name: str) -> Any:

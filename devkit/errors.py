@@ -108,3 +108,7 @@ class SharedMemoryError(DevkitError):
 
 class ControlError(DevkitError):
     """The runtime could not be reached, or refused a call. `remedy` says how to start it."""
+
+
+class DebugError(DevkitError):
+    """The debugger refused, or cannot do what was asked now: nothing is stopped, it is off, ..."""

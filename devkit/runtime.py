@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from devkit import __version__
 from devkit.contract import flags
 from devkit.contract.flags import CommandLine, UsageError
 from devkit.control import discovery, messages
+from devkit.control.debugger import Debuggers
 from devkit.control.scratch import Scratch
 from devkit.control.server import ControlServer
 from devkit.control.snapshots import Photographer
@@ -34,6 +36,8 @@ from devkit.core.watcher import Watcher
 from devkit.errors import DevkitError
 from devkit.observe.capture import Capture
 from devkit.observe.logs import Log
+from devkit.observe.trace_extension import Extension
+from devkit.observe.traces import Tracer
 from devkit.protocols.local import LocalServer
 
 log = logging.getLogger("devkit.runtime")
@@ -93,21 +97,32 @@ def apply_settings(engine: Engine, line: CommandLine) -> None:
             if key == "level":
                 engine.trace_settings.trace_level = value.split(",")
             elif key in _TRACE_SETTINGS:
+                if key not in ("file", "mode") and not value.lstrip("-").isdecimal():
+                    raise UsageError(f"--trace-config {key}={value}: not a number")
                 setattr(engine.trace_settings, _TRACE_SETTINGS[key], value)
             else:
                 line.notes.append(f"--trace-config={key} has no effect: no such setting")
+    if engine.trace_settings.trace_mode != "triton":
+        line.notes.append(
+            f"--trace-config=mode={engine.trace_settings.trace_mode} has no effect: "
+            "`devkit trace --otlp URL` sends traces to a collector"
+        )
 
 
 # --- the process --------------------------------------------------------------------------------
 
 
 class Front:
-    """One front end: how it is started and stopped, whatever it is made of."""
+    """One front end: how it is started and stopped, whatever it is made of.
+
+    `more` is text that a metrics page ends with, None for the real server's page alone.
+    """
 
     def __init__(self, protocol: str, address: str, port: int) -> None:
         self.protocol = protocol
         self.address = address
         self.port = port
+        self.more: Callable[[], str] | None = None
         self._server: Any = None
 
     async def start(self, engine: Engine, values: dict[str, Any]) -> None:
@@ -124,7 +139,7 @@ class Front:
             else:
                 from devkit.protocols.metrics import MetricsFront
 
-                self._server = MetricsFront(engine)
+                self._server = MetricsFront(engine, self.more)
             self.port = await self._server.start(self.address, self.port)
         except OSError as problem:
             raise _port_taken(self.protocol, self.address, self.port, problem) from problem
@@ -151,6 +166,7 @@ class Runtime:
         self.line = line
         self.engine = Engine(options)
         apply_settings(self.engine, line)
+        self.engine.traces = Tracer(self.engine, Extension(self.engine.trace_settings))
         self.lines = Log(self.engine.log_settings)
         self.capture = Capture()
         self.scratch = Scratch(options.workspace)
@@ -162,6 +178,7 @@ class Runtime:
         self._stop = asyncio.Event()
         self._signals = 0
         self._information = self._describe()
+        self._debuggers: Debuggers | None = None
         self._cleanup = contextlib.AsyncExitStack()
 
     def _describe(self) -> messages.Runtime:
@@ -184,6 +201,7 @@ class Runtime:
         """Start, serve until a signal or a face says stop, and end; the exit status."""
         self.lines.install()
         self._cleanup.callback(self.lines.close)
+        self._cleanup.callback(self.engine.traces.extension.close)
         async with self._cleanup:
             for note in self.line.notes:
                 log.warning(note)
@@ -214,6 +232,7 @@ class Runtime:
         control = ControlServer(
             engine, photographer, self.scratch, self.capture, self.lines, self.stop
         )
+        self._debuggers = control.debuggers
         self._cleanup.callback(discovery.withdraw, self._information)
         await control.start(self._listener("control"))
         self._cleanup.push_async_callback(control.stop)
@@ -232,6 +251,11 @@ class Runtime:
         local.start()
         self._cleanup.callback(local.stop)
         for front in self.fronts:
+            if self.line.values["devkit_metrics"]:
+                from devkit.protocols import devkit_metrics
+
+                history = control.watch.history
+                front.more = partial(devkit_metrics.text, engine, history, photographer.shared)
             await front.start(engine, self.line.values)
             self._cleanup.push_async_callback(front.stop)
             log.info("Started %s at %s:%d", _TITLES[front.protocol], front.address, front.port)
@@ -297,6 +321,8 @@ class Runtime:
     async def _drain(self) -> None:
         """Let running requests end; their front ends are still there to answer them."""
         discovery.withdraw(self._information)
+        if self._debuggers is not None:
+            await self._debuggers.close()
         log.info("Waiting for in-flight requests to complete.")
         task = asyncio.get_running_loop().create_task(self.engine.stop(), name="drain")
         try:

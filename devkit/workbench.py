@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from devkit.control.tracing import TraceRun, Traces
     from devkit.tools.export import ExportReport
+    from devkit.tools.inspection import Captures, Comparison, FailureList
+    from devkit.tools.replay import ReplayReport
     from devkit.tools.verify import VerifyReport
 
 _Answer = TypeVar("_Answer")
@@ -93,6 +96,11 @@ def unload(name: str, *, dependents: bool = False) -> None:
     _call(lambda client: client.unload(name, dependents=dependents))
 
 
+def remove(name: str) -> None:
+    """Unload a model that a notebook cell made, and delete its files."""
+    _call(lambda client: client.remove_model(name))
+
+
 def reload(name: str) -> None:
     """Load a model afresh and swap it without losing a request, also if no file has changed."""
     _call(lambda client: client.reload(name))
@@ -136,6 +144,95 @@ def verify(path: str | Path, *, download: bool | None = None) -> VerifyReport:
             consent=consent if download is None else lambda _: bool(download),
         )
     )
+
+
+def trace(model: str = "", count: int = 20, *, timeout: float | None = None) -> Traces:
+    """Trace the next `count` requests to a model (or any), whoever sends them, and wait for them.
+
+    What comes back has `.summary()` (where the time went, in words), `.spans`, `.to_chrome(path)`.
+    After `timeout` seconds, or Ctrl-C, it holds what came until then.
+    """
+    return _call(lambda client: client.trace(model, count, timeout=timeout))
+
+
+def tracing(model: str = "", count: int = 0) -> TraceRun:
+    """The same for the requests of a `with` block; its `result` has the traces afterwards.
+
+    `with devkit.tracing("ocr") as run: devkit.infer("ocr", ...)`, then `run.result.summary()`.
+    """
+    return _call(lambda client: client.start_trace(model, count))
+
+
+def captures(
+    name: str = "",
+    *,
+    file: str | Path | None = None,
+    id: str = "",
+    failed: bool = False,
+    slower: float = 0.0,
+    last: int = 0,
+) -> Captures:
+    """The recorded requests of a model or of all, the oldest first; `file` reads a recording.
+
+    `id` may end with `*`, `slower` is in seconds. Each has `.inspect()`, `.replay()`, `.curl()`,
+    `.inputs()` and `.outputs()`; all of them `.save(path)`.
+    """
+    from devkit.tools.inspection import Captures
+
+    choice: dict[str, Any] = {"id": id, "failed": failed, "slower": slower, "last": last}
+    if file is not None:
+        return Captures.read(file, name, **choice)
+    return _call(lambda client: Captures.of(client, name, **choice))
+
+
+def failures(name: str = "") -> FailureList:
+    """Every `execute` that raised and every process that died, of a model or of all.
+
+    Each shows its traceback with source and locals, and has `.inspect()`, `.replay()`, `.details`.
+    """
+    from devkit.tools.inspection import FailureList
+
+    return _call(lambda client: FailureList.of(client, name))
+
+
+def inspect(subject: Any) -> Any:
+    """What a result, an array, a recorded request (or its number) or a failure holds, in numbers.
+
+    One array gives a TensorView, anything else an Inspection of several; both show themselves and
+    have `to_dict()`.
+    """
+    from devkit.tools.inspection import inspect as look
+
+    if isinstance(subject, int) and not isinstance(subject, bool):
+        return _call(lambda client: look(subject, client=client))
+    return look(subject)
+
+
+def compare(
+    left: Any, right: Any, *, exact: bool = False, names: tuple[str, str] = ("left", "right")
+) -> Comparison:
+    """What differs between two of anything that `inspect` takes, or two that `replay` returned.
+
+    `exact` looks at every value of large tensors; `names` is what to call the two.
+    """
+    from devkit.tools.inspection import compare as look
+
+    if any(isinstance(one, int) for one in (left, right)):
+        return _call(lambda client: look(left, right, client=client, exact=exact, names=names))
+    return look(left, right, exact=exact, names=names)
+
+
+def replay(subject: Any, to: str = "", **options: Any) -> ReplayReport:
+    """Send recorded requests again and compare what is answered with what was recorded.
+
+    `subject` is a recorded request or several, their numbers, a failure, or a file. `to` is empty
+    for this runtime, `host:port`, a URL (`grpc://` too), or `"real"` for the real Triton server.
+    `options`: `model`, `version`, `times`, `together`, `pace`, `timeout`, `repository`.
+    """
+    from devkit.tools.inspection import records_of
+    from devkit.tools.replay import replay as send
+
+    return _call(lambda client: send(records_of(subject, client), to, client=client, **options))
 
 
 def _call(function: Callable[[Client], _Answer]) -> _Answer:

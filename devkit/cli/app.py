@@ -6,7 +6,20 @@ from collections.abc import Sequence
 
 import typer
 
-from devkit.cli import exits, inference, models, process
+from devkit.cli import (
+    determinism,
+    exits,
+    inference,
+    models,
+    process,
+    profile,
+    record,
+    replay,
+    tensors,
+    top,
+    trace,
+    why,
+)
 from devkit.errors import ControlError, DevkitError
 
 app = typer.Typer(
@@ -20,7 +33,15 @@ app = typer.Typer(
 process.add_to(app)
 models.add_to(app)
 inference.add_to(app)
+trace.add_to(app)
 exits.add_to(app)
+record.add_to(app)
+replay.add_to(app)
+tensors.add_to(app)
+top.add_to(app)
+why.add_to(app)
+profile.add_to(app)
+determinism.add_to(app)
 
 
 @app.callback(invoke_without_command=True)

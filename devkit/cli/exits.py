@@ -14,7 +14,6 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command()(export)
     app.command()(verify)
-    app.command()(record)
 
 
 def export(
@@ -35,24 +34,6 @@ def export(
     typer.echo(f"{report.folder}: {report.state}")
     for sentence in report.assumed:
         output.note(f"assumed {sentence}")
-
-
-def record(
-    file: Path = typer.Argument(..., help="File to write."),
-    name: str = typer.Option("", "--model", "-m", help="Only requests of this model."),
-    workspace: str = WORKSPACE,
-    json: bool = JSON,
-) -> None:
-    """Save the requests that the runtime recorded lately, with what was answered."""
-    from devkit.cli import output
-
-    client = output.connect(workspace)
-    data = client.recording(name)
-    file.write_bytes(data)
-    if json:
-        output.as_json({"file": str(file), "bytes": len(data)})
-    else:
-        typer.echo(f"{file}: {output.size(len(data))}")
 
 
 def verify(

@@ -14,6 +14,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("models")(list_models)
     app.command()(load)
     app.command()(unload)
+    app.command()(remove)
     app.command()(reload)
     app.command()(scale)
     app.command()(config)
@@ -55,6 +56,15 @@ def unload(
     output.connect(workspace).unload(name, dependents=dependents)
     if json:
         output.as_json({"unloaded": name})
+
+
+def remove(name: str = NAME, workspace: str = WORKSPACE, json: bool = JSON) -> None:
+    """Unload a model that a notebook cell made, and delete its files."""
+    from devkit.cli import output
+
+    output.connect(workspace).remove_model(name)
+    if json:
+        output.as_json({"removed": name})
 
 
 def reload(name: str = NAME, workspace: str = WORKSPACE, json: bool = JSON) -> None:

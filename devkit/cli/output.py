@@ -118,5 +118,10 @@ def size(count: int) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration for people: `73 ms`, `1.4 s`."""
-    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
+    """A duration for people: `73 ms`, `1.4 s`, `4 min`, `3 h 20 min`."""
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 100:
+        return f"{value:.1f} s"
+    minutes = round(value / 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"

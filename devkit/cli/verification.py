@@ -33,4 +33,8 @@ def run(folder: Path, *, captures: Path | None, workspace: str, yes: bool, json:
 
 
 def _ask(question: str) -> bool:
-    return typer.confirm(question, err=True)
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:  # nobody is there to answer
+        typer.echo(err=True)
+        return False

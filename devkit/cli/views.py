@@ -33,6 +33,7 @@ def status(snapshot: messages.Snapshot) -> None:
         output.note(f"warning: {shared.warning}")
     models(list(snapshot.models))
     instances(list(snapshot.models))
+    warnings(list(snapshot.models))
 
 
 def models(found: list[messages.Model]) -> None:
@@ -40,21 +41,12 @@ def models(found: list[messages.Model]) -> None:
     rows = [
         (
             one.name, one.version, one.state or "-", str(len(one.instances) or ""),
-            str(one.inferences), str(one.failures), str(one.pending),
-            _why(one),
+            str(one.inferences), str(one.failures), str(one.pending), one.remark,
         )
         for one in found
     ]  # fmt: skip
     titles = ("MODEL", "VERSION", "STATE", "INSTANCES", "INFERENCES", "FAILURES", "PENDING", "NOTE")
     output.table(titles, rows, right=(3, 4, 5, 6))
-
-
-def _why(model: messages.Model) -> str:
-    if model.state == "READY" and model.error:
-        return "older version serves: " + model.error.strip().splitlines()[-1]
-    if model.unlearned:
-        return "waits for a first request to take its config from"
-    return model.reason.strip().splitlines()[0] if model.reason.strip() else ""
 
 
 def instances(found: list[messages.Model]) -> None:
@@ -74,6 +66,15 @@ def instances(found: list[messages.Model]) -> None:
             "EXECUTES",
         )  # fmt: skip
         output.table(titles, rows, right=(1, 3, 4, 5, 6, 8, 9))
+
+
+def warnings(found: list[messages.Model]) -> None:
+    """Contract warnings, each with the model's line."""
+    for model in found:
+        for one in model.warnings:
+            times = f" ({one.count} times)" if one.count > 1 else ""
+            place = f"\n  at {one.line}" if one.line else ""
+            print(f"warning: {model.name}: {one.text}{times}{place}")
 
 
 def log_line(line: messages.LogLine) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import io
 import json
 import socket
 import threading
@@ -23,11 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from devkit import errors
-from devkit.contract import recording
 from devkit.control import discovery, messages, starter
+from devkit.control.debug_calls import DebugCalls
 from devkit.control.fast import FastPath, Response, datatype_of
+from devkit.control.observing import ObservingCalls
+from devkit.control.tracing import Tracing
+from devkit.control.watching import Watching
 from devkit.errors import Code, ControlError, DevkitError, InferError, TransportError
 from devkit.transport import dtypes
+from devkit.transport import messages as frames
 
 Array = npt.NDArray[Any]
 Read = TypeVar("Read")
@@ -60,7 +63,7 @@ def connect(
     return Client(runtime)
 
 
-class Client:
+class Client(Watching, ObservingCalls, Tracing, DebugCalls):
     """One runtime, as its user sees it.
 
     Attributes:
@@ -145,29 +148,18 @@ class Client:
         rows = self._call("GET", "/logs", query=query)
         return [messages.from_plain(messages.LogLine, row) for row in rows]
 
-    def captures(self, name: str = "") -> list[recording.Record]:
-        """The recorded requests of a model, or of all, the oldest first."""
-        return recording.read(io.BytesIO(self.recording(name)))
-
-    def capture_list(self, name: str = "") -> list[messages.CaptureInfo]:
-        """What is recorded, without the tensors."""
-        rows = self._call("GET", "/captures", query={"model": name})
-        return [messages.from_plain(messages.CaptureInfo, row) for row in rows]
-
-    def recording(self, name: str = "") -> bytes:
-        """The recorded requests as the bytes of a recording file."""
-        return self._request("GET", "/recording", query={"model": name})
-
-    def forget_captures(self, name: str = "") -> int:
-        """Drop recorded requests; returns how many."""
-        return int(self._call("DELETE", "/captures", query={"model": name})["removed"])
-
     def events(
-        self, *, kinds: Sequence[str] = (), since: int | None = None, gauges: float | None = None
+        self,
+        *,
+        kinds: Sequence[str] = (),
+        since: int | None = None,
+        gauges: float | None = None,
+        debugger: int | None = None,
     ) -> Iterator[messages.Snapshot | messages.Event]:
         """A snapshot, then events as they happen; a reader too slow gets a snapshot again.
 
-        Ends when the runtime does. `gauges` adds a snapshot every so many seconds.
+        Ends when the runtime does. `gauges` adds a snapshot every so many seconds. `debugger` looks
+        on at a debug session: it ends soon after the last who does has gone.
         """
         from websockets.exceptions import ConnectionClosed
         from websockets.sync.client import unix_connect
@@ -177,6 +169,8 @@ class Client:
             query["since"] = str(since)
         if gauges is not None:
             query["gauges"] = str(gauges)
+        if debugger is not None:
+            query["debugger"] = str(debugger)
         uri = f"ws://devkit/v{messages.VERSION}/events?{urlencode(query)}"
         try:
             stream = unix_connect(self.runtime.control, uri, max_size=None)
@@ -214,9 +208,13 @@ class Client:
         self._known.pop(name, None)
         self._call("POST", f"/models/{quote(name)}/unload", messages.UnloadModel(dependents))
 
-    def reload(self, name: str) -> messages.Model:
-        """Start the model afresh and swap it without a gap, also if no file has changed."""
-        return self._changed(name, self._call("POST", f"/models/{quote(name)}/reload"))
+    def reload(self, name: str, *, force: bool = False) -> messages.Model:
+        """Start the model afresh and swap it without a gap, also if no file has changed.
+
+        `force` continues an instance that stands in a debugger; else that is a LoadError.
+        """
+        query = {"force": 1} if force else None
+        return self._changed(name, self._call("POST", f"/models/{quote(name)}/reload", query=query))
 
     def scale(self, name: str, count: int) -> messages.Model:
         """Run `count` instances of a model from now on."""
@@ -289,12 +287,14 @@ class Client:
         sequence_start: bool = False,
         sequence_end: bool = False,
         priority: int = 0,
+        debug: bool = False,
     ) -> dict[str, Array]:
         """Run one inference; the outputs as NumPy arrays, by name.
 
         Values that are no arrays (lists, numbers, strings) become arrays of the model's own data
         types. A model without a config gets one from these inputs: `on_note` says what was assumed.
-        `timeout` is in seconds. Raises InferError with the server's own text.
+        `timeout` is in seconds. `debug` sends it to the instance that a debugger is attached to.
+        Raises InferError with the server's own text.
         """
         model = self._known.get(name)
         if model is None:
@@ -304,10 +304,26 @@ class Client:
             for key, value in inputs.items()
         }
         extra = _extra(sequence_id, sequence_start, sequence_end, priority)
+        if debug:
+            extra = {**(extra or {}), "steer": frames.DEBUGGED}
         if model is not None and model.unlearned:
             return self._learn(name, arrays, version, id, parameters, extra, timeout)
         response = self._infer(name, arrays, outputs or (), version, id, parameters, extra, timeout)
         return response.outputs
+
+    def ask(
+        self,
+        name: str,
+        inputs: Mapping[str, Array],
+        *,
+        outputs: Sequence[str] = (),
+        parameters: Mapping[str, Any] | None = None,
+        instance: str = "",
+    ) -> dict[str, Array]:
+        """One inference as it is, learning nothing; `instance` names the only one that may serve it
+        (of a model that does not batch)."""
+        extra = {"steer": instance} if instance else None
+        return self._infer(name, dict(inputs), outputs, "", "", parameters, extra, None).outputs
 
     def stream(
         self,
@@ -371,7 +387,12 @@ class Client:
         )
         path = f"/models/{quote(name)}/learn"
         self._changed(name, self._call("POST", path, messages.Learn(samples)))
-        found = self._infer(name, arrays, (), version, id, parameters, extra, timeout).outputs
+        try:
+            found = self._infer(name, arrays, (), version, id, parameters, extra, timeout).outputs
+        except (InferError, KeyboardInterrupt):
+            # There is nothing to learn: what earlier requests said stands again.
+            self._changed(name, self._call("POST", path, messages.Learn()))
+            raise
         answers = tuple(
             messages.Tensor(key, datatype_of(key, array), tuple(array.shape))
             for key, array in found.items()
@@ -414,12 +435,18 @@ class Client:
         return json.loads(self._request(method, path, asked, query))
 
     def _request(
-        self, method: str, path: str, asked: Any = None, query: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        asked: Any = None,
+        query: Mapping[str, Any] | None = None,
+        body: bytes | None = None,
     ) -> bytes:
         where = f"/v{messages.VERSION}{path}"
         if query:
             where += "?" + urlencode(query)
-        body = None if asked is None else messages.to_json(asked).encode("utf-8")
+        if asked is not None:
+            body = messages.to_json(asked).encode("utf-8")
         status, data = self._exchange(method, where, body)
         if status >= 400:
             raise _failure(status, data)

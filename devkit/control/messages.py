@@ -16,6 +16,8 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union
 
+from devkit.contract.tracing import Trace
+
 VERSION = 1
 """Version of this protocol: the `/v1` of every path, and `version` in every snapshot."""
 
@@ -46,6 +48,7 @@ class Process:
     cpu_percent: float = 0.0
     threads: int = 0
     open_files: int = -1
+    gpu: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Instance:
     """One instance of a model, which is one process.
 
     Attributes:
-        state: `starting`, `ready`, `busy`, `dead`, `restarting` or `stopped`.
+        state: `starting`, `ready`, `busy`, `debugging`, `dead`, `restarting` or `stopped`.
         started: how it was started: `warm`, `spawn` or `shared`.
         load_seconds: from its start until it was ready.
         executes: calls of `execute` since then.
@@ -73,6 +76,7 @@ class Instance:
     executes: int = 0
     in_flight: int = 0
     process: Process | None = None
+    work: Work | None = None
     last_words: str = ""
 
 
@@ -113,8 +117,20 @@ class Model:
     inferences: int = 0
     executions: int = 0
     failures: int = 0
+    work: Work | None = None
+    batch_sizes: tuple[BatchSize, ...] = ()
+    warnings: tuple[Warned, ...] = ()
     loaded_at: float = 0.0
     load_seconds: float = 0.0
+
+    @property
+    def remark(self) -> str:
+        """What a row about it should add, in one line: why it is not served, or not as written."""
+        if self.state == "READY" and self.error:
+            return "older version serves: " + self.error.strip().splitlines()[-1]
+        if self.unlearned:
+            return "waits for a first request to take its config from"
+        return self.reason.strip().partition("\n")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +213,7 @@ class Snapshot:
     models: tuple[Model, ...] = ()
     process: Process | None = None
     memory: SharedMemory = field(default_factory=SharedMemory)
+    gpus: tuple[Gpu, ...] = ()
     time: float = 0.0
     version: int = VERSION
 
@@ -210,11 +227,13 @@ class Event:
 
     Attributes:
         kind: `model`, `instance`, `log`, `warning` (of the contract), `failure` (of an `execute`)
-            or `reload`.
+            or `reload`; `stage` of a load, `operation` (a load, swap or unload has ended, `text`
+            says how it went), `sequence` and `memory` (shared memory runs low).
         state: the new state of a model or instance; the level of a log line.
         text: the line, the reason, the message.
         line: `path:line` in the user's files, where there is one.
         rule: name of the rule that a contract warning is about.
+        session: number of the debug session, for events of kind `debug`.
     """
 
     sequence: int
@@ -230,6 +249,7 @@ class Event:
     rule: str = ""
     traceback: str = ""
     seconds: float = 0.0
+    session: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +298,10 @@ class CaptureInfo:
     response_bytes: int
     responses: int
     error: str = ""
+    whole: bool = True
+    probes: int = 0
+    dropped: int = 0
+    inputs: tuple[Tensor, ...] = ()
 
 
 # --- what is asked ------------------------------------------------------------------------------
@@ -340,10 +364,739 @@ class PutModel:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Sample tensors of a model whose config names none, to make its config of."""
+    """Sample tensors of a model whose config names none, to make its config of.
 
-    inputs: tuple[Tensor, ...]
+    Inputs alone announce a request whose answer is to be learned; nothing at all takes that back.
+    """
+
+    inputs: tuple[Tensor, ...] = ()
     outputs: tuple[Tensor, ...] = ()
+
+
+# --- what is measured and explained -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a model or an instance has done, in the statistics extension's terms, nanoseconds.
+
+    `queue_ns`, `input_ns`, `infer_ns` and `output_ns` are sums over requests; `busy_ns` is the time
+    inside `execute`, each batch counted once.
+    """
+
+    inferences: int = 0
+    executions: int = 0
+    requests: int = 0
+    failed: int = 0
+    queue_ns: int = 0
+    input_ns: int = 0
+    infer_ns: int = 0
+    output_ns: int = 0
+    busy_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSize:
+    """How many executions had this batch size, and how long their `execute` took in all."""
+
+    size: int
+    executions: int
+    infer_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A contract warning that a model has earned since it was loaded."""
+
+    rule: str
+    text: str
+    line: str = ""
+    instance: str = ""
+    count: int = 1
+    time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU; bytes, and percent of the last moments in which it computed."""
+
+    index: int
+    name: str
+    total: int = -1
+    used: int = -1
+    busy_percent: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One number over time, oldest first; None where it was not there.
+
+    `name` is the number's name and `unit` what it is in (`bytes`, `percent`, `per second`, ...);
+    `model`, `version` and `instance` say whose it is, all empty for the machine's.
+    """
+
+    name: str
+    unit: str
+    model: str = ""
+    version: str = ""
+    instance: str = ""
+    values: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The last minutes; the last value of every series is as of `end`, one each `step` seconds."""
+
+    end: float
+    step: float
+    series: tuple[Series, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchedRequest:
+    """A request as a part of a batch.
+
+    `outcome` is `answered`, `failed`, `open` (its answers are still to come: a response sender has
+    it), `cancelled` (its client has gone) or `empty` (an empty slot of a sequence batch).
+    """
+
+    id: str
+    inputs: tuple[Tensor, ...] = ()
+    batch_size: int = 1
+    correlation_id: str = ""
+    flags: int = 0
+    queue_us: float = 0.0
+    outcome: str = "answered"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One `execute`: what it was made of, and why it closed.
+
+    Attributes:
+        number: of the instance's executes.
+        reason: stable name of why; `why` has it in words.
+        requests: the first of them; `count` is how many there were.
+    """
+
+    number: int
+    time: float
+    model: str
+    version: str
+    instance: str
+    size: int
+    count: int
+    reason: str
+    why: str
+    input_us: float = 0.0
+    infer_us: float = 0.0
+    failed: bool = False
+    requests: tuple[BatchedRequest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReason:
+    """How many executions closed for that reason."""
+
+    reason: str
+    why: str
+    executions: int
+    inferences: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """A request that waits or runs, and for how long. `state` is `queued`, `running`, `cancelled`
+    (it never ran, or has ended since) or `abandoned`: its client has gone, the model was told so,
+    and has not ended it.
+    """
+
+    id: str
+    model: str
+    version: str
+    state: str
+    seconds: float
+    instance: str = ""
+    correlation_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """How a model's requests became batches; `advice` says what would change it, a sentence each.
+
+    `gone` are the last requests whose clients gave them up, `open` those that wait or run now.
+    `batches` are the last that were kept: all of a slow model, a number a second of a fast one.
+    `reasons` and `sizes` count every one.
+    """
+
+    model: str
+    reasons: tuple[BatchReason, ...] = ()
+    sizes: tuple[BatchSize, ...] = ()
+    batches: tuple[Batch, ...] = ()
+    open: tuple[OpenRequest, ...] = ()
+    gone: tuple[OpenRequest, ...] = ()
+    advice: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedResponse:
+    """One response of a stream, `at` seconds after its request came."""
+
+    at: float
+    final: bool
+    empty: bool = False
+    error: str = ""
+    outputs: tuple[Tensor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A request to a decoupled model; `state` is `open`, `ended`, `failed`, `cancelled` or
+    `abandoned` (its client has gone and the model has not ended it). `count` responses came, of
+    which `responses` are the first and the last.
+    """
+
+    id: str
+    model: str
+    version: str
+    time: float
+    state: str
+    count: int
+    responses: tuple[StreamedResponse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceLane:
+    """A sequence and where it ran; `state` is `waiting` (for a slot), `running`, `ended` or
+    `evicted` (it was silent for longer than it may).
+    """
+
+    correlation_id: str
+    model: str
+    version: str
+    state: str
+    started: float
+    instance: str = ""
+    slot: int = -1
+    ended: float = 0.0
+    moves: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a load, and how long it took; the last one of a load that runs is still going."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A load, swap, unload or restart: why it came, what it did, what it waits for.
+
+    Attributes:
+        kind: `load`, `swap`, `unload`, `scale` or `restart`.
+        state: `running`, `done` or `failed`.
+        cause: what it was done for.
+        blocks: what it waits for now; empty when it waits for nothing.
+        text: all of it in a sentence.
+    """
+
+    model: str
+    kind: str
+    state: str
+    time: float
+    seconds: float
+    cause: str = ""
+    version: str = ""
+    stages: tuple[Stage, ...] = ()
+    blocks: str = ""
+    error: str = ""
+    line: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStack:
+    """Where a thread is, as Python's own traceback text, the innermost frame last."""
+
+    name: str
+    stack: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Where every thread of an instance is now; `note` says how it was found, or why it was not.
+
+    `running` are the ids of the requests that it executes, `seconds` how long it has done so.
+    """
+
+    instance: str
+    pid: int
+    threads: tuple[ThreadStack, ...] = ()
+    running: tuple[str, ...] = ()
+    seconds: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeProfile:
+    """Sample an instance; `format` is `speedscope`, `flamegraph` (SVG) or `raw`.
+
+    `native` adds the frames of C extensions, `idle` the threads that wait, `pause` stops the
+    process for each sample: exact, and slower.
+    """
+
+    instance: str = ""
+    seconds: float = 5.0
+    rate: int = 200
+    format: str = "speedscope"
+    native: bool = False
+    idle: bool = False
+    pause: bool = False
+
+
+# --- debugging ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLink:
+    """One of the requests that a stopped one was made for: which model made it, and at which line.
+
+    `instance` is empty where that request waits, or is an ensemble's.
+    """
+
+    model: str
+    instance: str = ""
+    pid: int = 0
+    request_id: str = ""
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DebugSession:
+    """A debugger on one instance; several faces share it.
+
+    Attributes:
+        state: `attaching`, `running`, `stopped`, `waiting` (its instance restarts) or `ended`.
+        take: which requests the instance gets: `marked` ones alone, also the `next` ones until one
+            has stopped, or `every` one.
+        turn: grows with every change, so that one can wait for the next.
+        reason: why it stopped: `breakpoint`, `step`, `exception`, `pause`, `entry`, ...; why it
+            ended.
+        text: the exception, or what else the debugger says of the stop.
+        line: `path:line` where it stopped, `function` in which function.
+        requests: ids of the requests that are being executed, empty for those without one.
+        chain: the requests that these were made for, the nearest first.
+        callee: the model that the line it stopped at is about to call, as far as can be seen.
+        spare: the instance that was started to serve the others meanwhile.
+    """
+
+    id: int
+    model: str
+    version: str = ""
+    instance: str = ""
+    pid: int = 0
+    state: str = "attaching"
+    take: str = "next"
+    turn: int = 0
+    thread: int = 0
+    reason: str = ""
+    text: str = ""
+    line: str = ""
+    function: str = ""
+    requests: tuple[str, ...] = ()
+    chain: tuple[ChainLink, ...] = ()
+    callee: str = ""
+    spare: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DebugThread:
+    """A thread of a debugged instance."""
+
+    id: int
+    name: str
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call of a stack; `path` is the user's own file, `own` false for library code."""
+
+    id: int
+    name: str
+    path: str
+    line: int
+    column: int = 0
+    own: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A group of a frame's variables: locals, globals."""
+
+    name: str
+    reference: int
+    expensive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSummary:
+    """What is known of a tensor in a stopped process without copying it.
+
+    `preview` are its first elements; `min`, `max` and `mean` are of the finite ones.
+    """
+
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    device: str = ""
+    preview: tuple[Any, ...] = ()
+    min: float | None = None
+    max: float | None = None
+    mean: float | None = None
+    nan: int = 0
+    inf: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A name and its value; `reference` is not 0 where there is more inside.
+
+    `named` and `indexed` count what is inside, where the debugger knows.
+    """
+
+    name: str
+    value: str
+    type: str = ""
+    reference: int = 0
+    named: int = 0
+    indexed: int = 0
+    expression: str = ""
+    tensor: TensorSummary | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A way to go on with what was typed: `text` replaces `length` characters from `start`."""
+
+    label: str
+    text: str
+    start: int = 0
+    length: int = 0
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """Where to stop; kept by the runtime, whether a debugger is attached or not.
+
+    Attributes:
+        path, line: in the user's own file; it follows the line when the file is edited.
+        model: with no path: at the first line of this model's `execute`.
+        condition: stops only where this expression is true.
+        hits: stops only at such a hit: `3`, `>= 3`, `% 10`.
+        log: does not stop, but writes this text into the log; `{expression}` is filled in.
+        verified: whether a debugger has taken it; `text` says why not.
+    """
+
+    id: int = 0
+    path: str = ""
+    line: int = 0
+    model: str = ""
+    condition: str = ""
+    hits: str = ""
+    log: str = ""
+    enabled: bool = True
+    verified: bool = False
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoints:
+    """All breakpoints, and at which exceptions to stop.
+
+    `raised`: at every one; `uncaught`: at those that leave the model's own code.
+    """
+
+    breakpoints: tuple[Breakpoint, ...] = ()
+    raised: bool = False
+    uncaught: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """Attach a debugger to an instance of a model, the named one or any.
+
+    Attributes:
+        take: as `DebugSession.take`.
+        spare: start an instance more where this one is the only one, so that others are served.
+        fresh: attach to a new instance, which is there only for this.
+    """
+
+    model: str
+    version: str = ""
+    instance: str = ""
+    take: str = "next"
+    spare: bool = True
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Go on: `continue`, `next`, `step_in`, `step_out`, `pause`, or `goto` a line.
+
+    `into` is a model that the line calls: a debugger is attached to it, too, and its `execute`
+    stops for this request.
+    """
+
+    how: str
+    thread: int = 0
+    line: int = 0
+    into: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Which requests the debugged instance gets from now on."""
+
+    take: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """Evaluate an expression, or run a statement (`context` "repl"), in a frame."""
+
+    expression: str
+    frame: int = 0
+    context: str = "repl"
+
+
+@dataclass(frozen=True, slots=True)
+class SetVariable:
+    """Give a variable of a scope (or of a structure) another value, written as an expression."""
+
+    reference: int
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """What could be meant by `text` with the cursor at `column` (from 1), in a frame."""
+
+    text: str
+    column: int
+    frame: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AskDebugger:
+    """A request of the Debug Adapter Protocol, for a face that speaks it itself."""
+
+    command: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A port on loopback where an editor's debugger finds a model, as long as the door is open."""
+
+    model: str
+    instance: str
+    port: int
+
+
+# --- what was kept: requests, tensors, failures ---------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSettings:
+    """How much is recorded.
+
+    Attributes:
+        count, bytes: bounds of the ring over all models.
+        largest: bytes of a request that is kept whole; of a larger one a sample is.
+        rate: requests a second and model that are kept; 0 keeps every one.
+        slow: seconds from which on a request is kept in any case, 0 for never.
+        probes: whether models are asked for what they `devkit.probe`.
+        used, kept: bytes and records in the ring; not a setting.
+    """
+
+    on: bool = True
+    count: int = 1000
+    bytes: int = 64 << 20
+    largest: int = 16 << 20
+    rate: float = 10.0
+    slow: float = 1.0
+    probes: bool = True
+    used: int = 0
+    kept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TensorAddress:
+    """One tensor that was kept.
+
+    Attributes:
+        capture: number of the recorded request, or
+        failure, request: number of a failure, and which of its requests (1 is the first).
+        part: `inputs`, `outputs` or `probes`; empty for whichever has the name.
+        reply: which response of a stream.
+        occurrence: which of several probes of one name.
+    """
+
+    capture: int = 0
+    failure: int = 0
+    request: int = 1
+    part: str = ""
+    name: str = ""
+    reply: int = 0
+    occurrence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """A tensor that was kept, without its values.
+
+    `view` is what shows it best (`scalar`, `series`, `table`, `image`, `text`, `values`); `whole`
+    is False where only a sample of its values was kept.
+    """
+
+    address: TensorAddress
+    datatype: str
+    shape: tuple[int, ...]
+    bytes: int
+    view: str
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A tensor as a picture; `png` in base64.
+
+    Attributes:
+        layout: which dimension is what: `HWC`, `CHW`, `NHWC`, `NCHW`, `HW`, `NHW`.
+        shown, count: pictures in it, and in the tensor.
+        step: every how many-th pixel was taken.
+        scaling: the values that became black and white.
+    """
+
+    png: str
+    layout: str
+    width: int
+    height: int
+    shown: int
+    count: int
+    step: int
+    scaling: str
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The first elements of a BYTES tensor as text, long ones cut."""
+
+    count: int
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompareTensors:
+    """Compare two tensors that were kept; `exact` looks at every value, however many."""
+
+    left: TensorAddress
+    right: TensorAddress
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FailureInfo:
+    """An `execute` that raised (`kind` is `raised`) or a process that died (`died`).
+
+    Attributes:
+        error: what its clients were told.
+        ending: signal or exit status of the process, in words.
+        requests: how many were executed, `repeats` how often the same failed right after.
+    """
+
+    number: int
+    time: float
+    kind: str
+    model: str
+    version: str
+    instance: str
+    pid: int
+    error: str
+    line: str = ""
+    ending: str = ""
+    requests: int = 0
+    repeats: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of a file as it was."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFrame:
+    """One frame of a traceback; the values of `locals` are short reprs."""
+
+    file: str
+    line: int
+    function: str
+    source: tuple[SourceLine, ...] = ()
+    locals: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PostMortem:
+    """All that is known of a failure; frames are outermost first, `log` ends with the last line."""
+
+    info: FailureInfo
+    traceback: str = ""
+    frames: tuple[KeptFrame, ...] = ()
+    requests: tuple[CaptureInfo, ...] = ()
+    log: tuple[LogLine, ...] = ()
+
+
+# --- traces -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StartTraces:
+    """Trace the next `count` requests (0: until it is stopped) to `model` (empty: to any)."""
+
+    model: str = ""
+    count: int = 0
+    tensors: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSession:
+    """Traces that are being taken, or were.
+
+    Attributes:
+        begun, collected: requests chosen, and those of them that are over.
+        runtime: pid of the runtime.
+        offset: what makes nanoseconds since 1970 of the traces' times.
+        traces: of each request, and of those it caused; only when they were asked for.
+    """
+
+    number: int
+    model: str
+    count: int
+    running: bool
+    begun: int = 0
+    collected: int = 0
+    runtime: int = 0
+    offset: int = 0
+    traces: tuple[Trace, ...] = ()
 
 
 # --- JSON ---------------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ class Draft:
         given: whether the user wrote the config himself; then nothing here is used.
         inputs, outputs: learned from samples.
         stale: whether the code changed since the outputs were learned.
+        asked: inputs of a first request that is under way; until its answer is learned, the config
+            has these and no outputs.
     """
 
     options: ModelOptions = field(default_factory=ModelOptions)
@@ -38,6 +40,7 @@ class Draft:
     inputs: tuple[Tensor, ...] = ()
     outputs: tuple[Tensor, ...] = ()
     stale: bool = False
+    asked: tuple[Tensor, ...] = ()
 
 
 class Scratch:
@@ -82,7 +85,7 @@ class Scratch:
         completes_itself = any("auto_complete_config" in text for text in files.values())
         if completes_itself or draft.given:
             draft = Draft()
-        draft = replace(draft, options=options, given=False, stale=bool(draft.inputs))
+        draft = replace(draft, options=options, given=False, stale=bool(draft.inputs), asked=())
         self._keep(name, draft)
         _write(own_config, config_text(name, draft))
 
@@ -105,8 +108,16 @@ class Scratch:
                 path.write_bytes(data)
 
     def learn(self, name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Draft:
-        """Take sample tensors into the draft of `name`; its config is written where it is ours."""
-        draft = replace(self.draft(name), inputs=inputs, outputs=outputs, stale=not outputs)
+        """Take sample tensors into the draft of `name`; its config is written where it is ours.
+
+        Without `outputs` it is a question: what was known before is kept until there is an answer,
+        and stands again after `learn(name, (), ())`, which says that there will be none.
+        """
+        draft = self.draft(name)
+        if outputs:
+            draft = replace(draft, inputs=inputs, outputs=outputs, stale=False, asked=())
+        else:
+            draft = replace(draft, stale=True, asked=inputs)
         self._keep(name, draft)
         if self.has(name):
             _write(self.root / name / "config.pbtxt", config_text(name, draft))
@@ -166,10 +177,9 @@ def model_config(name: str, draft: Draft) -> Any:
     """The ModelConfig of a draft: its tensors, as far as they are known, and its options."""
     options = draft.options
     size = options.max_batch_size or 0
-    if draft.inputs or draft.outputs:
-        config = contract.infer_config(
-            name, _sample(draft.inputs), _sample(draft.outputs) or None, size
-        )
+    inputs, outputs = _tensors(draft)
+    if inputs or outputs:
+        config = contract.infer_config(name, _sample(inputs), _sample(outputs) or None, size)
     else:
         config = contract.ModelConfig(backend="python", max_batch_size=size)
     if options.instances is not None or options.kind is not None:
@@ -195,6 +205,11 @@ def _set_batching(config: Any, options: ModelOptions) -> None:
     config.dynamic_batching.preserve_ordering = options.preserve_ordering
 
 
+def _tensors(draft: Draft) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Inputs and outputs that the config has now."""
+    return (draft.asked, ()) if draft.asked else (draft.inputs, draft.outputs)
+
+
 def _sample(tensors: tuple[Tensor, ...]) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {one.name: (one.datatype, one.shape) for one in tensors}
 
@@ -207,13 +222,14 @@ def config_text(name: str, draft: Draft) -> str:
 
 def assumptions(name: str, draft: Draft) -> tuple[str, ...]:
     """What a draft takes for granted, a sentence each, for the user to check."""
-    if draft.given or not draft.inputs:
+    inputs, outputs = _tensors(draft)
+    if draft.given or not inputs:
         return ()
     config = model_config(name, draft)
     found = []
     for role, samples, rows in (
-        ("input", draft.inputs, config.input),
-        ("output", draft.outputs, config.output),
+        ("input", inputs, config.input),
+        ("output", outputs, config.output),
     ):
         shapes = {one.name: list(one.shape) for one in samples}
         for row in rows:

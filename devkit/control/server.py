@@ -11,7 +11,6 @@ import asyncio
 import base64
 import binascii
 import contextlib
-import io
 import json
 import logging
 import socket
@@ -27,24 +26,40 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from devkit.contract import config as contract
-from devkit.contract import recording
-from devkit.control import messages, snapshots
+from devkit.control import (
+    batches,
+    captures,
+    debugging,
+    failures,
+    gauges,
+    messages,
+    profile,
+    snapshots,
+    tensors,
+    traces,
+)
+from devkit.control.calls import Row, flag
+from devkit.control.debugger import Debuggers
 from devkit.control.scratch import Draft, Scratch, assumptions, model_config
 from devkit.control.snapshots import Photographer
 from devkit.control.stream import Stream
+from devkit.control.watch import Watch
 from devkit.core import taps as core_taps
 from devkit.core.engine import Engine
 from devkit.errors import (
     Code,
     ConfigError,
     ControlError,
+    DebugError,
     DevkitError,
     InferError,
     LoadError,
     UnknownModelError,
 )
 from devkit.observe.capture import Capture
+from devkit.observe.failures import Failures
 from devkit.observe.logs import Line, Log
+from devkit.observe.tensors import Looker
 
 log = logging.getLogger("devkit.control")
 
@@ -89,8 +104,15 @@ class ControlServer:
         self.stream = Stream()
         self._capture = capture
         self._lines = lines
+        self.failures = Failures(lines, capture.probes_of)
+        self.looker = Looker()
         self._shut_down = shut_down
         self._learning: dict[str, asyncio.Lock] = {}
+        self.watch = Watch(engine, photographer, self.stream)
+        options = engine.options
+        self.debuggers = Debuggers(
+            engine, self.stream, options.workspace, allowed=not options.no_debug
+        )
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -99,6 +121,7 @@ class ControlServer:
     async def start(self, listener: socket.socket) -> None:
         """Serve on `listener` and listen at the engine's taps."""
         self._listen()
+        self.watch.start()
         config = uvicorn.Config(
             self.application(),
             loop="none",
@@ -119,9 +142,12 @@ class ControlServer:
 
     async def stop(self) -> None:
         """Close every connection; a call that runs has a second to end."""
+        self.watch.stop()
         if self._server is not None and self._task is not None:
             self._server.should_exit = True
             await self._task
+        await self.failures.close()
+        self.looker.close()
 
     def application(self) -> Starlette:
         """The routes, all under the version of the protocol."""
@@ -142,13 +168,25 @@ class ControlServer:
             self._route("GET", "/memory", self._memory),
             self._route("GET", "/statistics", self._statistics),
             self._route("GET", "/logs", self._logs),
-            self._route("GET", "/captures", self._captures),
-            self._route("DELETE", "/captures", self._forget_captures),
-            self._route("GET", "/recording", self._recording),
             self._route("POST", "/shutdown", self._shutdown),
+            *(self._route(*call) for call in gauges.routes(self.watch)),
+            *(self._route(*call) for call in batches.routes(self.watch)),
+            *(self._route(*call) for call in profile.routes(self.watch)),
+            *(self._route(*call) for call in traces.routes(self.engine)),
+            *(self._route(*call) for call in self._kept()),
+            *(self._route(*call) for call in debugging.routes(self.debuggers)),
             WebSocketRoute(f"/v{messages.VERSION}/events", self._events),
         ]
         return Starlette(routes=routes)
+
+    def _kept(self) -> list[Row]:
+        """What can be asked about recorded requests, their tensors, and failures."""
+        capture, kept = self._capture, self.failures
+        return [
+            *captures.routes(self.engine, capture, kept),
+            *tensors.routes(capture, kept, self.looker),
+            *failures.routes(kept),
+        ]
 
     def _route(self, method: str, path: str, endpoint: Endpoint) -> Route:
         async def guarded(request: Request) -> Response:
@@ -170,6 +208,7 @@ class ControlServer:
         taps.instances.append(self._on_instance)
         taps.warnings.append(self._on_warning)
         taps.failures.append(self._on_failure)
+        self.failures.listen(taps)
         self._lines.listeners.append(self._on_line)
 
     def _on_model(self, event: core_taps.ModelEvent) -> None:
@@ -247,6 +286,7 @@ class ControlServer:
         return Response(model.config_text, media_type="application/json")
 
     async def _memory(self, request: Request) -> Response:
+        await self.photographer.look()
         return _reply(self.photographer.memory())
 
     async def _statistics(self, request: Request) -> Response:
@@ -267,28 +307,12 @@ class ControlServer:
         )
         return _reply([snapshots.log_line(line) for line in lines])
 
-    async def _captures(self, request: Request) -> Response:
-        return _reply(snapshots.captures(self._capture, request.query_params.get("model", "")))
-
-    async def _forget_captures(self, request: Request) -> Response:
-        count = self._capture.clear(request.query_params.get("model", ""))
-        return JSONResponse({"removed": count})
-
-    async def _recording(self, request: Request) -> Response:
-        query = request.query_params
-        chosen = list(self._capture.records(query.get("model", "")))
-        if "number" in query:
-            wanted = _number(query["number"])
-            chosen = [one for one in chosen if one.number == wanted]
-        body = io.BytesIO()
-        await asyncio.to_thread(recording.write, body, chosen)
-        return Response(body.getvalue(), media_type="application/octet-stream")
-
     # -- what is asked ---------------------------------------------------------------------------
 
     async def _put(self, request: Request) -> Response:
         name = _name(request)
         asked = await _asked(request, messages.PutModel)
+        await self._let_run(request, name)
         async with self._lock(name):
             serves = self.engine.model_ready(name)
             before = await asyncio.to_thread(self.scratch.before, name, asked.files)
@@ -302,6 +326,11 @@ class ControlServer:
         self._note_draft(name)
         await self.photographer.look()
         return _reply(self._shown(name))
+
+    async def _let_run(self, request: Request, name: str) -> None:
+        """With `force`, an instance that stands in a debugger goes on, and is in nobody's way."""
+        if flag(request, "force"):
+            await self.debuggers.let_run(name)
 
     async def _remove(self, request: Request) -> Response:
         name = _name(request)
@@ -320,7 +349,9 @@ class ControlServer:
         name = _name(request)
         asked = await _asked(request, messages.LoadModel)
         config = None if asked.config is None else json.dumps(asked.config)
+        await self._let_run(request, name)
         await self.engine.load(name, config, _decoded(asked.files))
+        await self.photographer.look()
         return _reply(self._shown(name))
 
     async def _unload(self, request: Request) -> Response:
@@ -328,11 +359,13 @@ class ControlServer:
         name = _name(request)
         if name not in {row.name for row in self.engine.index()}:
             raise UnknownModelError(f"Request for unknown model: '{name}' is not found", model=name)
+        await self._let_run(request, name)
         await self.engine.unload(name, asked.dependents)
         return JSONResponse({})
 
     async def _reload(self, request: Request) -> Response:
         name = _name(request)
+        await self._let_run(request, name)
         await self.engine.reload(name)
         await self.photographer.look()
         return _reply(self._shown(name))
@@ -345,6 +378,7 @@ class ControlServer:
             )
         name = _name(request)
         await self.engine.scale(name, asked.count)
+        await self.photographer.look()
         return _reply(self._shown(name))
 
     async def _learn(self, request: Request) -> Response:
@@ -360,6 +394,7 @@ class ControlServer:
             else:
                 await self.engine.load(name, _override(name, draft), reason="a sample request")
         self._note_draft(name)
+        await self.photographer.look()
         return _reply(self._shown(name))
 
     def _note_draft(self, name: str) -> None:
@@ -393,10 +428,12 @@ class ControlServer:
             kinds = frozenset(filter(None, query.get("kinds", "").split(",")))
             gauges = float(query["gauges"]) if "gauges" in query else None
             since = int(query["since"]) if "since" in query else None
+            looks_on = int(query["debugger"]) if "debugger" in query else None
         except ValueError:
             await socket.close(1008, "a query parameter is not a number")
             return
         await socket.accept()
+        leave = self.debuggers.join(looks_on) if looks_on is not None else None
         reader = self.stream.open(kinds)
         sender = asyncio.ensure_future(self._send_events(socket, reader, since, gauges))
         try:
@@ -405,6 +442,8 @@ class ControlServer:
         except (WebSocketDisconnect, KeyError):
             return
         finally:
+            if leave is not None:
+                leave()
             reader.close()
             sender.cancel()
             with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
@@ -474,7 +513,7 @@ def _override(name: str, draft: Draft) -> str:
 
 def _refusal(problem: DevkitError) -> Response:
     code = getattr(problem, "code", None)
-    if isinstance(problem, (ConfigError, ControlError)):
+    if isinstance(problem, (ConfigError, ControlError, DebugError)):
         status = 400
     else:
         status = _STATUS.get(code, 500) if isinstance(code, Code) else 500

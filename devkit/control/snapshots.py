@@ -11,17 +11,23 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from devkit.contract.recording import Record
 from devkit.control import messages
 from devkit.core.engine import Engine
 from devkit.core.instance import Instance
 from devkit.core.model import Model
-from devkit.observe.capture import Capture
-from devkit.observe.gauges import Gauges, ProcessUse, SharedMemoryUse, shared_memory
+from devkit.core.statistics import Counters, Tally
+from devkit.observe.gauges import Gauges, GpuUse, ProcessUse, SharedMemoryUse, shared_memory
 from devkit.observe.logs import Line
-from devkit.transport.memory import Slab
+from devkit.transport.memory import Slab, SlabUsage
 
 FRESH_SECONDS = 0.5
-"""Gauges younger than this are shown again: several faces cost no more than one."""
+"""Gauges younger than this are shown again, while they tell of every process: several faces cost
+no more than one."""
+
+
+STUB_SECONDS = 0.3
+"""How long a stub may take to say what its response slab holds."""
 
 
 class Photographer:
@@ -46,10 +52,14 @@ class Photographer:
         self.unlearned: set[str] = set()
         self.loaded_at: dict[str, float] = {}
         self.last_words: dict[str, str] = {}
-        self._other_slabs = other_slabs
+        self.warned: dict[str, dict[tuple[str, str], messages.Warned]] = {}
+        self.other_slabs = other_slabs
+        self._told: dict[str, SlabUsage] = {}
+        self._gpus: tuple[GpuUse, ...] = ()
         self._gauges = Gauges()
         self._uses: dict[int, ProcessUse] = {}
         self._looked = 0.0
+        self._looked_at: frozenset[int] = frozenset()
         self._looking = asyncio.Lock()
 
     async def snapshot(self, sequence: int) -> messages.Snapshot:
@@ -64,18 +74,58 @@ class Photographer:
             tuple(self.models()),
             _process(own) if own else None,
             self.memory(),
-            time.time(),
+            gpus=tuple(
+                messages.Gpu(one.index, one.name, one.total, one.used, one.busy_percent)
+                for one in self._gpus
+            ),
+            time=time.time(),
         )
 
     async def look(self) -> None:
-        """Sample the processes in a side thread, unless that was just done."""
+        """Sample the processes in a side thread, unless that was just done for all of them."""
         async with self._looking:
-            if time.monotonic() - self._looked < FRESH_SECONDS:
+            pids = {self.runtime.pid}
+            pids |= {each.pid for model in self.engine.models() for each in model.instances}
+            # A stub with a response slab counts anew: it can say more than the slab's size.
+            pids |= {-each.pid for each in self._with_slabs()}
+            fresh = time.monotonic() - self._looked < FRESH_SECONDS
+            if fresh and pids <= self._looked_at:
                 return
-            pids = [self.runtime.pid]
-            pids += [each.pid for model in self.engine.models() for each in model.instances]
-            self._uses = await asyncio.to_thread(self._gauges.sample, pids)
+            self._uses = await asyncio.to_thread(
+                self._gauges.sample, [pid for pid in pids if pid > 0]
+            )
+            self._gpus = self._gauges.gpus.devices()
+            self._told = await self._ask_stubs()
             self._looked = time.monotonic()
+            self._looked_at = frozenset(pids)
+
+    def _with_slabs(self) -> list[Instance]:
+        return [
+            each
+            for model in self.engine.models()
+            for each in model.instances
+            if each.state == "ready" and each.response_memory is not None
+        ]
+
+    async def _ask_stubs(self) -> dict[str, SlabUsage]:
+        """What the stubs say of their response slabs; one that is stuck is seen by size alone."""
+        asked = self._with_slabs()
+
+        async def ask(instance: Instance) -> Any:
+            try:
+                return await instance.call("memory", timeout=STUB_SECONDS)
+            except asyncio.TimeoutError:  # the built-in one only since 3.11
+                return {}
+
+        answers = await asyncio.gather(*(ask(each) for each in asked))
+        slabs = [answer["slab"] for answer in answers if answer.get("slab")]
+        return {
+            slab["name"]: SlabUsage(
+                slab["name"], slab["size"], slab["used"], slab["high_water"], slab["blocks"],
+                tuple((name, size) for name, size in slab["owners"]),
+            )
+            for slab in slabs
+        }  # fmt: skip
 
     def models(self) -> list[messages.Model]:
         """Every model of the repositories: each version served, and those that are not."""
@@ -126,6 +176,9 @@ class Photographer:
             inferences=counters.inference_count,
             executions=counters.execution_count,
             failures=counters.fail.count,
+            work=_work(counters),
+            batch_sizes=_sizes(counters),
+            warnings=tuple(self.warned.get(model.name, {}).values()),
             loaded_at=self.loaded_at.get(model.name, 0.0),
             load_seconds=model.load_seconds,
         )
@@ -150,6 +203,8 @@ class Photographer:
         use = self._uses.get(instance.pid)
         running = sum(len(batch.requests) for batch in instance.batches)
         state = "busy" if instance.state == "ready" and running else instance.state
+        if instance.debugger is not None and instance.debugger.stands_since:
+            state = "debugging"
         return messages.Instance(
             name=instance.name,
             model=model.name,
@@ -164,14 +219,19 @@ class Photographer:
             executes=instance.executes,
             in_flight=running,
             process=_process(use) if use and instance.state != "dead" else None,
+            work=_tally(instance.tally),
             last_words=self.last_words.get(instance.name, ""),
         )
 
     def memory(self) -> messages.SharedMemory:
         """Shared memory now."""
-        own = [model._slab for model in self.engine.models() if model._slab is not None]
-        use = shared_memory([*own, *self._other_slabs()], self.runtime.pid)
-        return _memory(use)
+        return _memory(self.shared())
+
+    def shared(self) -> SharedMemoryUse:
+        """Shared memory now, as the gauges say it."""
+        own = [slab for model in self.engine.models() for slab in model.slabs()]
+        own += [slab for model in self.engine.repository.draining for slab in model.slabs()]
+        return shared_memory([*own, *self.other_slabs()], self.runtime.pid, self._told)
 
 
 def _tensor(spec: Any, max_batch_size: int) -> messages.Tensor:
@@ -185,7 +245,30 @@ def _files(model: Model) -> tuple[str, ...]:
 
 def _process(use: ProcessUse) -> messages.Process:
     return messages.Process(
-        use.pid, use.rss, use.pss, use.uss, use.cpu_percent, use.threads, use.open_files
+        use.pid, use.rss, use.pss, use.uss, use.cpu_percent, use.threads, use.open_files, use.gpu
+    )
+
+
+def _tally(done: Tally) -> messages.Work:
+    return messages.Work(
+        done.inferences, done.executions, done.requests, done.failed, done.queue_ns, done.input_ns,
+        done.infer_ns, done.output_ns, done.busy_ns,
+    )  # fmt: skip
+
+
+def _work(counters: Counters) -> messages.Work:
+    return messages.Work(
+        counters.inference_count, counters.execution_count,
+        counters.success.count + counters.fail.count, counters.fail.count, counters.queue.ns,
+        counters.compute_input.ns, counters.compute_infer.ns, counters.compute_output.ns,
+        sum(batch.compute_infer.ns for batch in counters.batches.values()),
+    )  # fmt: skip
+
+
+def _sizes(counters: Counters) -> tuple[messages.BatchSize, ...]:
+    return tuple(
+        messages.BatchSize(size, batch.compute_infer.count, batch.compute_infer.ns)
+        for size, batch in sorted(counters.batches.items())
     )
 
 
@@ -209,13 +292,15 @@ def log_line(line: Line) -> messages.LogLine:
     )  # fmt: skip
 
 
-def captures(capture: Capture, model: str = "") -> list[messages.CaptureInfo]:
-    """What is recorded, without the bytes."""
-    return [
-        messages.CaptureInfo(
-            one.number, one.model, one.version, one.id, one.time, one.seconds,
-            len(one.request.data), sum(len(reply.wire.data) for reply in one.replies),
-            len(one.replies), one.error,
-        )
-        for one in capture.records(model)
-    ]  # fmt: skip
+def capture_info(one: Record) -> messages.CaptureInfo:
+    """A recorded request without the bytes."""
+    header = one.request.header
+    inputs = tuple(
+        messages.Tensor(row["name"], row["datatype"], tuple(row["shape"]))
+        for row in header.get("inputs", ())
+    )
+    return messages.CaptureInfo(
+        one.number, one.model, one.version, str(header.get("id", "")), one.time, one.seconds,
+        len(one.request.data), sum(len(reply.wire.data) for reply in one.replies),
+        len(one.replies) + one.dropped, one.error, one.whole, len(one.probes), one.dropped, inputs,
+    )  # fmt: skip

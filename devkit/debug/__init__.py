@@ -1,1 +1,1 @@
-"""Debugging of stubs: the DAP client and its sessions. Runs in the faces."""
+"""The debugger: DAP, a session with one process, breakpoints, sources. No engine, no face."""

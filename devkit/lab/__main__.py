@@ -14,6 +14,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,7 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _runtime(options) as runtime, _jupyter(options, runtime) as (lab, url):
             _announce(runtime, url)
-            return lab.wait()
+            status = lab.wait()
+            if status:
+                how = f"by signal {-status}" if status < 0 else f"with status {status}"
+                raise LabError(f"JupyterLab ended {how}")
+            return 0
     except LabError as problem:
         print(f"devkit: {problem}", file=sys.stderr)
         return 1
@@ -79,8 +84,8 @@ def _runtime(options: argparse.Namespace) -> Iterator[Runtime]:
     command = [sys.executable, "-m", "devkit.cli", "serve", "--watch", f"--workspace={workspace}"]
     command += [str(repository) for repository in options.repositories]
     for model, package in _unmet(options.repositories):
-        print(f"devkit: not loading {model}: it needs {package} (pip install {package}, then")
-        print(f"        devkit load {model})")
+        print(f"devkit: not loading {model}: it needs {package} ({_here('pip')} install {package},")
+        print(f"        then {_here('devkit')} load {model})")
         command.append(f"--skip-model={model}")
     for name in ("http", "grpc", "metrics"):
         command += [f"--{name}-port", str(getattr(options, f"{name}_port"))]
@@ -113,16 +118,34 @@ def _unmet(repositories: list[Path]) -> list[tuple[str, str]]:
     return found
 
 
+def _here(program: str) -> str:
+    """How to call a program of this environment from the folder where the user stands."""
+    folder, here = Path(sys.executable).parent, Path.cwd()
+    return str((folder.relative_to(here) if folder.is_relative_to(here) else folder) / program)
+
+
 def _await_runtime(process: subprocess.Popen[bytes], workspace: Path, log: Path) -> Runtime:
     until = time.monotonic() + RUNTIME_SECONDS
     while time.monotonic() < until:
         if process.poll() is not None:
-            raise LabError(f"the runtime ended: {_last_line(log)}")
+            raise LabError(_why_it_ended(log))
         found = discovery.find(workspace)
         if found is not None and found.pid == process.pid and found.endpoints:
             return found
         time.sleep(0.05)
     raise LabError(f"the runtime is not up after {RUNTIME_SECONDS:.0f} s; its log is {log}")
+
+
+def _why_it_ended(log: Path) -> str:
+    """What the runtime said last, with the remedy in the words of `make lab`."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    if not errors:
+        return f"the runtime ended: {_last_line(log)}"
+    if "cannot listen" in errors[-1]:
+        kind = errors[-1].partition(" ")[0].upper()
+        return f"{errors[-1]}\n  choose another port: make lab {kind}_PORT=N (0 for any)"
+    return errors[-1]
 
 
 def _last_line(log: Path) -> str:
@@ -146,11 +169,17 @@ def _jupyter(
             f"--ServerApp.root_dir={Path.cwd()}",
             f"--LabApp.default_url=/lab{_first_notebook(options.notebooks)}",
             "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdates",
+            # A login shell, which is its choice, sets the path anew.
+            f"--ServerApp.terminado_settings=shell_command={[_shell()]}",
         ]  # fmt: skip
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             command.append("--allow-root")
         environment = {
             **os.environ,
+            # So that `!devkit` and `!pip` in a cell, and a terminal, are those of this environment.
+            "PATH": os.pathsep.join(
+                [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+            ),
             "JUPYTER_TOKEN": token,
             "JUPYTER_RUNTIME_DIR": folder,
             "DEVKIT_WORKSPACE": runtime.workspace,
@@ -170,6 +199,10 @@ def _jupyter(
         ):
             address = _await_jupyter(process, Path(folder), log)
             yield process, f"{address}lab{_first_notebook(options.notebooks)}?token={token}"
+
+
+def _shell() -> str:
+    return os.environ.get("SHELL") or shutil.which("bash") or "/bin/sh"
 
 
 def _first_notebook(folder: Path | None) -> str:

@@ -22,10 +22,11 @@ padding:8px 12px;max-width:760px;margin:2px 0}
 .devkit table.devkit-table{border-collapse:collapse;margin:6px 0 2px;font-size:12px;border:0}
 .devkit table.devkit-table :is(th,td){text-align:left;
 padding:1px 18px 1px 0;border:0;background:none}
-.devkit table.devkit-table th{font-weight:400;color:var(--jp-ui-font-color2,#777)}
-.devkit table.devkit-table .devkit-num{text-align:right;font-variant-numeric:tabular-nums}
-.devkit code{font-family:var(--jp-code-font-family,monospace);font-size:12px;
-background:none;padding:0}
+.devkit table.devkit-table th{font-weight:400;white-space:nowrap;
+color:var(--jp-ui-font-color2,#777)}
+.devkit table.devkit-table .devkit-num{text-align:right;white-space:nowrap;
+font-variant-numeric:tabular-nums}
+.devkit .devkit-code{font-family:var(--jp-code-font-family,monospace);font-size:12px}
 .devkit .devkit-note{margin-top:4px;font-size:12px}
 .devkit pre{margin:6px 0 2px;font-size:12px;white-space:pre-wrap}
 </style>"""
@@ -115,7 +116,9 @@ class ModelCard:
                 )
             )
         if self.inputs or self.outputs:
-            parts.append(f"<code>{escape(_signature(self.inputs, self.outputs))}</code>")
+            parts.append(
+                f'<span class="devkit-code">{escape(_signature(self.inputs, self.outputs))}</span>'
+            )
         parts += [f'<div class="devkit-note">{escape(note)}</div>' for note in self.notes]
         return frame("".join(parts), self.tone)
 

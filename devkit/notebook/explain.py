@@ -31,14 +31,20 @@ def attach(
     code_name: CodeName,
     names: Mapping[str, Any],
     headline: str = "",
+    callers: bool = True,
     colors: bool = True,
 ) -> None:
-    """Make `error` render itself with cell lines; `names` are those of the kernel, for hints."""
+    """Make `error` render itself with cell lines; `names` are those of the kernel, for hints.
+
+    Without `callers` it shows none of the frames that led to it: below a magic they are IPython's
+    own translation of the cell.
+    """
 
     def render() -> list[str]:
         palette = tracebacks.Palette(colors)
         lines = [f"{palette.error}{'-' * 75}{palette.end}"]
-        lines += _callers(error, code_name, palette)
+        if callers:
+            lines += _callers(error, code_name, palette)
         lines += _model_lines(error, cell_of, colors)
         lines += [f"  {hint}" for hint in hints(error, names)]
         kind = type(error).__name__
@@ -84,7 +90,7 @@ def _model_lines(error: DevkitError, cell_of: tracebacks.Lookup, colors: bool) -
 
 
 def _callers(error: DevkitError, code_name: CodeName, palette: tracebacks.Palette) -> list[str]:
-    """The user's own frames that led into devkit; none when a magic raised it."""
+    """The user's own frames that led into devkit."""
     lines: list[str] = []
     for frame, number in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename

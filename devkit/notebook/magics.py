@@ -29,7 +29,7 @@ from devkit.notebook.options import ModelOptions, UsageError
 
 _USAGE = """\
 %%model NAME [--instances N] [--max-batch-size B] [--dynamic-batching] [--decoupled]
-             [--start-method warm|spawn|shared] [--parameter KEY=VALUE]...
+             [--start-method warm|spawn] [--parameter KEY=VALUE]...
                        the cell is the model: class TritonPythonModel, or one function
 %%config NAME          the cell is the model's config.pbtxt
 %devkit                the models of this runtime, and where it is
@@ -134,13 +134,13 @@ class DevkitMagics(Magics):  # type: ignore[misc]
         except DevkitError as error:
             attempt, self._attempt = self._attempt, None
             headline = self._headline(error, attempt)
-            error.__traceback__ = None
             attach(
                 error,
                 lambda file: self._cell_of(file, attempt),
                 code_name=self._code_name,
                 names=self.shell.user_ns,
                 headline=headline,
+                callers=False,
             )
             raise
 

@@ -62,10 +62,23 @@ def runtime(snapshot: messages.Snapshot) -> Table:
     """All models, and where the runtime answers."""
     facts = [f"pid {snapshot.runtime.pid}"]
     facts += [f"{endpoint.protocol} {endpoint.url}" for endpoint in snapshot.runtime.endpoints]
+    columns: tuple[str, ...] = (
+        "model",
+        "version",
+        "state",
+        "instances",
+        "served",
+        "memory",
+        "loaded in",
+    )
+    rows = [_model_row(model) for model in snapshot.models]
+    if any(model.remark for model in snapshot.models):
+        columns = (*columns, "note")
+        rows = [(*row, model.remark) for row, model in zip(rows, snapshot.models, strict=True)]
     return Table(
         title="devkit",
-        columns=("model", "version", "state", "instances", "served", "memory", "loaded in"),
-        rows=[_model_row(model) for model in snapshot.models],
+        columns=columns,
+        rows=rows,
         facts=facts,
         empty="No models yet. Begin a cell with %%model NAME.",
         numbers=(3, 4, 5, 6),

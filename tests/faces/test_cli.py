@@ -39,7 +39,9 @@ def test_help_names_every_command(devkit):
     assert done.returncode == 0
     for name in (
         "serve", "start", "status", "models", "infer", "load", "unload", "reload", "scale",
-        "logs", "stop", "export", "verify", "config", "record",
+        "logs", "stop", "export", "verify", "config", "record", "captures",
+        "replay", "failures", "tensors", "compare", "top", "batches", "streams",
+        "sequences", "why", "profile", "stack", "check-determinism",
     ):  # fmt: skip
         assert f" {name} " in done.stdout
 

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -48,3 +49,19 @@ def test_the_workbench_opens_and_ends(tmp_path, monkeypatch):
         assert process.wait(30) == 0
     _, alive = psutil.wait_procs(children, timeout=5)
     assert not alive
+
+
+def test_a_port_that_is_taken_is_named_with_the_way_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("DEVKIT_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("DEVKIT_WORKSPACE", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "devkit.lab", "--http-port", str(port)]
+        command += ["--grpc-port", "0", "--metrics-port", "0", str(tmp_path)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"devkit: http cannot listen on 127.0.0.1:{port}: Address already in use",
+        "  choose another port: make lab HTTP_PORT=N (0 for any)",
+    ]

@@ -85,6 +85,8 @@ def test_a_cell_becomes_processes(kernel, workspace):
     for pid in pids:
         assert str(pid) in result.html
     assert "No config yet" in result.text
+    again = kernel.run(times(3, "--instances 2"))  # other processes, and their memory is known too
+    assert re.search(r"times_0_1 .* MB$", again.text, re.MULTILINE), again.text
 
 
 def test_the_first_call_gives_the_config_and_says_what_it_assumed(kernel):
@@ -143,6 +145,7 @@ def test_a_cell_that_does_not_load_leaves_the_old_one_serving(kernel):
     assert "---->   7         1 / 0" in result.error
     assert "ZeroDivisionError: division by zero" in result.error
     assert "IPython" not in result.error
+    assert "run_cell_magic" not in result.error
     assert re.search(r"the version of Cell In\[\d+\] keeps serving", result.text)
     assert kernel.run(ASK).text.strip() == "[0.0, 2.0, 4.0]"
     # Also when its instance dies: what is started again is the version that served.
@@ -156,6 +159,8 @@ def test_a_syntax_error_points_at_the_cell(kernel):
     assert "---->   2 class TritonPythonModel" in result.error
     assert "SyntaxError: expected ':'" in result.error
     assert "nothing serves under this name" in result.text
+    shown = kernel.run("%devkit").text
+    assert re.search(r"wrong +1 +UNAVAILABLE .*SyntaxError: expected ':'", shown), shown
 
 
 def test_an_exception_in_execute_shows_the_caller_and_the_cell(kernel):

@@ -179,6 +179,18 @@ def test_a_model_of_a_cell_without_a_config_learns_from_its_first_request(runtim
     client.remove_model("cell")
 
 
+def test_a_first_request_that_fails_leaves_what_was_learned_before(client):
+    client.put_model("moody", {"1/model.py": TWICE})
+    data = np.array([1], np.int32)
+    client.infer("moody", {"IN": data})
+    client.put_model("moody", {"1/model.py": TWICE.replace("* 2", "* nothing")})
+    with pytest.raises(InferError, match="'nothing' is not defined"):
+        client.infer("moody", {"IN": data})
+    assert [one.name for one in client.model("moody").outputs] == ["OUT"]
+    assert client.model("moody").unlearned
+    client.remove_model("moody")
+
+
 def test_running_a_cell_again_swaps_the_model(client):
     options = ModelOptions(config=CONFIG)
     client.put_model("again", {"1/model.py": TWICE}, options)

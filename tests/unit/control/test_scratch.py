@@ -1,5 +1,7 @@
 """Models of cells on disk, and the configs drafted for them."""
 
+from dataclasses import replace
+
 import pytest
 
 from devkit.contract import config as contract
@@ -59,6 +61,25 @@ def test_samples_become_inputs_and_outputs(scratch):
     said = assumptions("m", draft)
     assert said[0].startswith("input X: TYPE_FP32, dims [")
     assert said[0].endswith("from a sample of shape [2, 3]")
+
+
+def test_a_request_that_fails_takes_nothing_away(scratch):
+    scratch.put("m", {"1/model.py": CODE}, ModelOptions())
+    scratch.learn("m", (X,), (Y,))
+    scratch.learn("m", (replace(X, name="Z"),), ())  # a question: no outputs until it is answered
+    assert [one.name for one in config_of(scratch, "m").input] == ["Z"]
+    assert not config_of(scratch, "m").output
+    assert scratch.learn("m", (), ()).stale
+    assert [one.name for one in config_of(scratch, "m").input] == ["X"]
+    assert [one.name for one in config_of(scratch, "m").output] == ["Y"]
+
+
+def test_a_question_nobody_took_back_ends_with_the_next_run_of_the_cell(scratch):
+    scratch.put("m", {"1/model.py": CODE}, ModelOptions())
+    scratch.learn("m", (X,), (Y,))
+    scratch.learn("m", (X,), ())
+    scratch.put("m", {"1/model.py": CODE + "# more\n"}, ModelOptions())
+    assert [one.name for one in config_of(scratch, "m").output] == ["Y"]
 
 
 def test_running_the_cell_again_keeps_what_was_learned_but_marks_it(scratch):

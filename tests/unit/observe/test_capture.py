@@ -88,6 +88,16 @@ def test_inputs_in_shared_memory_are_read_from_there(taps, capture, tmp_path, mo
     slab.unlink()
 
 
+def test_a_region_that_is_gone_is_not_recorded(taps, capture, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "DIRECTORY", tmp_path)
+    (tmp_path / "r").write_bytes(bytes(64))
+    region = memory.Region(tmp_path / "r", size=64)
+    region.close()
+    answer(taps, ask(description(), SharedPlace(region, 0, 8)))
+    answer(taps, ask(description()))
+    assert len(list(capture.records())) == 1
+
+
 def test_a_stream_of_responses_is_one_record(taps, capture):
     request = ask(description())
     answer(taps, request, final=False)
@@ -126,12 +136,60 @@ def test_the_ring_is_bounded_by_count_and_bytes(taps):
         capture.silence(taps)
 
 
-def test_what_is_too_large_is_counted_and_not_kept(taps):
+def test_of_what_is_too_large_a_sample_is_kept(taps, monkeypatch):
+    monkeypatch.setattr("devkit.observe.capture.SAMPLE", 400)
     capture = Capture(largest=10)
     capture.listen(taps)
-    answer(taps, ask(description()))
-    assert list(capture.records()) == []
+    about = Description((TensorSpec("X", "FP32", (1000,)), TensorSpec("T", "BYTES", (200,))))
+    text = b"\x02\0\0\0hi" * 200
+    answer(taps, Request("m", about, [bytes(range(250)) * 16, text], lambda _: None))
+    (record,) = capture.records()
+    assert not record.whole
     assert capture.skipped == 1
+    assert record.size < 2000
+    sample, words = record.request.held("inputs")
+    assert sample.shape == (1000,)
+    assert 0 < sum(piece.size for piece in sample.pieces(None)) <= 100
+    assert words.texts()[:2] == [b"hi", b"hi"]
+    assert record.inputs() == {}
+
+
+def test_what_a_model_shows_is_kept_with_its_request(taps):
+    capture = Capture(rate=1e-9)
+    capture.listen(taps)
+    about = description()
+    answer(taps, ask(about))
+    request = ask(about, id="shown")
+    told = {"name": "p", "datatype": "INT8", "shape": [3], "batch": True, "runs": []}
+    Taps.emit(taps.probes, [request], told, b"\1\2\3")
+    answer(taps, request)
+    answer(taps, ask(about))
+    shown = list(capture.records())[-1]
+    assert shown.id == "shown"
+    assert shown.probes[0].held().array().tolist() == [1, 2, 3]
+
+
+def test_of_a_long_stream_the_beginning_is_kept(taps):
+    capture = Capture(largest=20)
+    capture.listen(taps)
+    request = ask(description())
+    for _ in range(5):
+        answer(taps, request, final=False)
+    answer(taps, request, empty=True)
+    (record,) = capture.records()
+    assert (len(record.replies), record.dropped) == (1, 4)
+
+
+def test_a_slow_request_is_always_kept(taps):
+    capture = Capture(rate=1e-9, slow=0.001)
+    capture.listen(taps)
+    about = description()
+    answer(taps, ask(about))
+    slow = ask(about, id="slow")
+    slow.times.request_start -= 2_000_000
+    answer(taps, ask(about))
+    answer(taps, slow)
+    assert [record.id for record in capture.records()] == ["", "slow"]
 
 
 def test_records_are_found_and_forgotten_by_model(taps, capture):
