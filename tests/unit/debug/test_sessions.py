@@ -186,21 +186,6 @@ def test_the_stack_goes_on_in_the_model_that_called(workshop: Workshop):
     assert asked.answer() == 11
 
 
-def test_a_step_into_exec_stops_in_the_callee(workshop: Workshop):
-    line = line_of(CALLER, "call.exec()")
-    caller = workshop.stop_at("caller", line)
-    asked = workshop.later("caller")
-    told = caller.wait_stopped()
-    assert told.callee == "scale"
-    caller.move("step_in", into=told.callee)
-    callee = next(one for one in workshop.client.debug_sessions() if one.told.model == "scale")
-    assert callee.wait_stopped().chain[0].model == "caller"
-    callee.resume()
-    assert caller.wait_stopped().line == f"{workshop.file('caller')}:{line + 1}"
-    caller.resume()
-    assert asked.answer() == 11
-
-
 def test_a_batch_stops_and_others_form_theirs(workshop: Workshop):
     session = workshop.stop_at("batched", PRODUCT)
 

@@ -100,6 +100,9 @@ class MemoryEngine:
         "binary_tensor_data", "parameters", "statistics", "trace", "logging",
     )  # fmt: skip
 
+    def set_verbosity(self, level: int) -> None:
+        """There is no stub to tell."""
+
     def __init__(self, *models: MemoryModel) -> None:
         self.loaded = {model.name: model for model in models or standard_models()}
         self.available = dict(self.loaded)

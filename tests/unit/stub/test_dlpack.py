@@ -112,3 +112,21 @@ def test_torch_shares_memory():
     with pytest.raises(pb_utils.TritonModelException, match="BF16"):
         ours.as_numpy()
     assert torch.from_dlpack(ours).data_ptr() == tensor.data_ptr()
+
+
+def test_jax_shares_memory():
+    jax = pytest.importorskip("jax")
+    array = jax.numpy.arange(64, dtype=jax.numpy.float32).reshape(8, 8)
+    ours = pb_utils.Tensor.from_dlpack("a", array)
+    assert address(ours.as_numpy()) == array.unsafe_buffer_pointer()
+    theirs = jax.dlpack.from_dlpack(pb_utils.Tensor("b", ours.as_numpy()))
+    assert theirs.unsafe_buffer_pointer() == address(ours.as_numpy())
+    np.testing.assert_array_equal(theirs, array)
+
+
+def test_jax_bf16_passes_through():
+    jax = pytest.importorskip("jax")
+    array = jax.numpy.ones((4,), dtype=jax.numpy.bfloat16)
+    ours = pb_utils.Tensor.from_dlpack("a", array)
+    assert ours.shape() == [4]
+    assert jax.dlpack.from_dlpack(ours).dtype == jax.numpy.bfloat16
