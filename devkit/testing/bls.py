@@ -320,7 +320,9 @@ class LocalClient:
         self._backends = backends
         self.calls: list[BlsCall] = []
 
-    def infer(self, request: InferenceRequest, decoupled: bool) -> _Call:
+    def infer(
+        self, request: InferenceRequest, decoupled: bool, asynchronous: bool = False
+    ) -> _Call:
         """Note a request; it runs when somebody waits for it."""
         called = request._called
         if called is None:
