@@ -298,17 +298,6 @@ def test_when_the_last_face_has_gone_the_instance_goes_on(workshop: Workshop):
     eventually(lambda: not workshop.client.debug_sessions())
 
 
-def test_several_faces_share_a_session(workshop: Workshop):
-    session = workshop.stop_at("scale", PRODUCT)
-    other = workshop.runtime.client().debug("scale")
-    assert other.id == session.id
-    asked = workshop.later("scale")
-    assert other.wait_stopped().line == session.wait_stopped().line
-    other.resume()
-    assert asked.answer() == 10
-    assert eventually(lambda: session.refresh().state == "running")
-
-
 def test_a_continue_with_nothing_stopped_is_refused_and_does_no_harm(workshop: Workshop):
     session = workshop.stop_at("scale", PRODUCT)
     with pytest.raises(DebugError, match="nothing is stopped"):
