@@ -120,21 +120,6 @@ CANCELLED = [
     ),
     running("cancel: HTTP", given_up("http", run("script", waits("http", ANSWER)))),
     running(
-        "cancel: queued",
-        Together(
-            (
-                run("script", f"print('first', flush=True)\ntime.sleep(0.6)\n{ANSWER}"),
-                GivenUp(
-                    run_message("script", f"print('second', flush=True)\n{ANSWER}"),
-                    "",
-                    ("second", "third"),
-                ),
-                run("script", f"time.sleep(0.1)\nprint('third', flush=True)\n{ANSWER}"),
-            ),
-            gap=0.15,
-        ),
-    ),
-    running(
         "cancel: passed on to a call",
         given_up("child", run_message("script", OUTER.replace("CODE", repr(CHILD)))),
         side_by_side=True,
