@@ -352,6 +352,7 @@ class Debuggers:
         self.closing = False
         self.sessions: dict[int, Debuggee] = {}
         self._numbers = itertools.count(1)
+        self._leaving: dict[str, set[asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # -- sessions --------------------------------------------------------------------------------
@@ -370,6 +371,9 @@ class Debuggers:
     async def attach(self, asked: Attach) -> Debuggee:
         """Attach a debugger, or find the one that is attached. Raises DebugError."""
         self._check(asked)
+        # One that still leaves would take the port of the new one with it.
+        while leaving := self._leaving.get(asked.model):
+            await asyncio.wait(leaving)
         model = self.engine.model(asked.model, asked.version)
         if not model.instances:
             raise DebugError(
@@ -455,12 +459,17 @@ class Debuggers:
         if self.sessions.pop(session.told.id, None) is None:
             return
         spare, session.spare = session.spare, None
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        leaving = self._leaving.setdefault(session.told.model, set())
+        leaving.add(gone)
         try:
             await session.leave(reason)
-        finally:
             if spare is not None:
                 with contextlib.suppress(ValueError):
                     await spare.model.end_spare(spare)
+        finally:
+            gone.set_result(None)
+            leaving.discard(gone)
         if not self.sessions:
             self._unlisten()
 
