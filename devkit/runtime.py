@@ -38,6 +38,7 @@ from devkit.observe.capture import Capture
 from devkit.observe.logs import Log
 from devkit.observe.trace_extension import Extension
 from devkit.observe.traces import Tracer
+from devkit.protocols import access
 from devkit.protocols.local import LocalServer
 
 log = logging.getLogger("devkit.runtime")
@@ -65,6 +66,8 @@ def options_of(line: CommandLine) -> Options:
     values = line.values
     known = {field.name for field in dataclasses.fields(Options)}
     taken = {name: value for name, value in values.items() if name in known}
+    if values["response_cache_byte_size"]:
+        taken["cache_config"] = (f"local,size={values['response_cache_byte_size']}",)
     workspace = values["workspace"]
     taken["workspace"] = Path(workspace).resolve() if workspace else discovery.workspace_of()
     taken["model_repository"] = [Path(one).absolute() for one in line.repositories]
@@ -131,11 +134,11 @@ class Front:
             if self.protocol == "http":
                 from devkit.protocols.http import HttpFront
 
-                self._server = HttpFront(engine)
+                self._server = HttpFront(engine, access.of_http(values))
             elif self.protocol == "grpc":
                 from devkit.protocols.grpc import GrpcFront
 
-                self._server = GrpcFront(engine)
+                self._server = GrpcFront(engine, access=access.of_grpc(values))
             else:
                 from devkit.protocols.metrics import MetricsFront
 
@@ -220,6 +223,8 @@ class Runtime:
                     f"the model repository {repository} is not a folder",
                     remedy="a model repository holds a folder per model: NAME/1/model.py",
                 )
+        access.of_http(self.line.values)
+        access.of_grpc(self.line.values)
         for front in self.fronts:
             _check_port(front)
 

@@ -12,6 +12,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
+from devkit.core import response_cache
 from devkit.core.bls import Bls
 from devkit.core.custom_metrics import CustomMetrics, Family
 from devkit.core.ensemble import Ensemble
@@ -22,6 +23,7 @@ from devkit.core.rate_limiter import RateLimiter, parse_amounts
 from devkit.core.regions import Regions
 from devkit.core.repository import IndexEntry, Repository
 from devkit.core.request import Request
+from devkit.core.response_cache import ResponseCache
 from devkit.core.spinner import Spinner
 from devkit.core.statistics import to_message
 from devkit.core.taps import Taps
@@ -92,6 +94,8 @@ class Engine:
         self.limiter: RateLimiter | None = None
         if options.rate_limit != "off":
             self.limiter = RateLimiter(parse_amounts(options.rate_limit_resource))
+        size = response_cache.parse(options.cache_config)
+        self.cache = ResponseCache(size) if size else None
         self.repository.on_new_model.append(self._connect)
         self._numbers = itertools.count(1)
         self._state = "new"
@@ -239,6 +243,8 @@ class Engine:
         model.spinner = self._spinner
         model.custom_metrics = self._custom_metrics
         model.limiter = self.limiter
+        if model.config.response_cache.enable:
+            model.cache = self.cache
         if isinstance(model, Ensemble):
             model.infer = self.infer
             model.cancel_child = self.cancel

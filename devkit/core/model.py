@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from devkit.contract import config as contract
 from devkit.contract import modes
-from devkit.core import checks
+from devkit.core import checks, response_cache, warmup
 from devkit.core.controls import Controls
 from devkit.core.environments import Environment
 from devkit.core.instance import Instance
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from devkit.core.bls import Bls
     from devkit.core.custom_metrics import CustomMetrics
     from devkit.core.rate_limiter import RateLimiter
+    from devkit.core.response_cache import ResponseCache
 
 log = logging.getLogger("devkit.model")
 
@@ -128,6 +129,7 @@ class Model:
         self.custom_metrics: CustomMetrics | None = None
         self.spinner: Spinner | None = None
         self.limiter: RateLimiter | None = None
+        self.cache: ResponseCache | None = None
         self.state = "loading"
         self.strict = options.strict
         self.watchers: list[Listener] = []
@@ -149,6 +151,11 @@ class Model:
             and not self.decoupled
             and options.rate_limit == "off"
         )
+
+    @property
+    def taps(self) -> Taps:
+        """Where observers listen."""
+        return self._taps
 
     @property
     def is_python_based(self) -> bool:
@@ -190,6 +197,18 @@ class Model:
 
     def submit(self, request: Request) -> None:
         """Check `request` and run or queue it. Raises InferError where it does not fit."""
+        try:
+            self.fit(request)
+        except checks.LateRefusal as refusal:
+            self.open_requests += 1
+            asyncio.get_running_loop().call_soon(self.refuse, request, refusal, "OTHER")
+            return
+        cache = self.cache
+        if cache is None or request.steer or not response_cache.answer(cache, self, request):
+            self.enqueue(request)
+
+    def fit(self, request: Request) -> None:
+        """Check `request` and note what it means here. Raises InferError where it does not fit."""
         memo = request.description.memo
         fit = memo.get(self.generation)
         if fit is None:
@@ -200,16 +219,10 @@ class Model:
                 memo.clear()  # of models that were swapped long ago
             memo[self.generation] = fit
         request.model = self
-        try:
-            checks.check_buffers(request, self.name, fit)
-        except checks.LateRefusal as refusal:
-            self.open_requests += 1
-            asyncio.get_running_loop().call_soon(self.refuse, request, refusal, "OTHER")
-            return
+        checks.check_buffers(request, self.name, fit)
         request.batch_size = fit.batch_size
         request.fit_key = fit.batch_key
         request.times.queue_start = time.monotonic_ns()
-        self.enqueue(request)
 
     def enqueue(self, request: Request) -> None:
         """Run or queue a request that fits."""
@@ -318,7 +331,7 @@ class Model:
             instance.process.kill()
         await asyncio.gather(*(instance.ended.wait() for instance in self._starting))
 
-    async def _start_instance(self, spec: contract.InstanceSpec) -> Instance:
+    async def _start_instance(self, spec: contract.InstanceSpec, *, warm: bool = True) -> Instance:
         began = time.monotonic()
         process = await self._launch()
         instance = Instance(
@@ -338,15 +351,25 @@ class Model:
             self._tell(instance, "dead", answer.get("error", ""))
             await instance.stop(0.5)
             raise self._load_error(instance, answer)
-        instance.state = "ready"
-        instance.load_seconds = time.monotonic() - began
         instance.files = list(answer.get("files", ()))
         instance.asks_ready = bool(answer.get("is_ready"))
         instance.execute_line = str(answer.get("execute_line", ""))
         instance.asynchronous = bool(answer.get("asynchronous"))
         instance.modules = list(answer.get("modules", ()))
+        if warm and self.config.model_warmup:
+            await self._warm_up(instance)
+        instance.state = "ready"
+        instance.load_seconds = time.monotonic() - began
         self._tell(instance, "ready")
         return instance
+
+    async def _warm_up(self, instance: Instance) -> None:
+        try:
+            await warmup.run(instance, warmup.samples(self))
+        except LoadError as problem:
+            self._tell(instance, "dead", problem.message)
+            await instance.stop(5.0)
+            raise
 
     async def _limit(self, instance: Instance, spec: contract.InstanceSpec) -> None:
         assert self.limiter is not None
@@ -536,7 +559,7 @@ class Model:
             await dead.ended.wait()
             await asyncio.sleep(delay)
             try:
-                fresh = await self._start_instance(spec)
+                fresh = await self._start_instance(spec, warm=False)
             except LoadError as problem:
                 log.error("instance %s did not start again: %s", dead.name, problem.message)
                 continue
@@ -587,7 +610,7 @@ class Model:
             spec = next((one for one in specs if one.name not in present), None)
             if spec is not None:
                 break
-        spare = await self._start_instance(spec)
+        spare = await self._start_instance(spec, warm=False)
         spare.spare = True
         self.instances = [*self.instances, spare]
         self.scheduler.workers.append(spare)

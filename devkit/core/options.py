@@ -30,6 +30,7 @@ class Options:
         shm_default_byte_size, shm_growth_byte_size: first size and step of every slab, bytes.
         stub_timeout_seconds: how long a stub may take to load its model; 0 for no limit.
         restart_backoff: seconds between restarts of an instance that keeps dying, the last repeats.
+        cache_config: `local,size=BYTES`, the response cache; none where empty.
         rate_limit: `off`, or `execution_count`: instances run when they get the resources their
             groups name.
         rate_limit_resource: `NAME:COUNT` or `NAME:COUNT:DEVICE`, how much there is of a resource.
@@ -58,6 +59,7 @@ class Options:
     stub_timeout_seconds: float = 0.0
     bls_circle_grace_secs: float = 0.0
     restart_backoff: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
+    cache_config: tuple[str, ...] = ()
     rate_limit: str = "off"
     rate_limit_resource: tuple[str, ...] = ()
     python: str = ""

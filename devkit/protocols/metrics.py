@@ -73,6 +73,62 @@ PER_MODEL: tuple[tuple[str, str, Callable[[Any], int]], ...] = (
         _micro("compute_output"),
     ),
 )
+PER_CACHED_MODEL: tuple[tuple[str, str, Callable[[Any], int]], ...] = (
+    (
+        "nv_cache_num_hits_per_model",
+        "Number of cache hits per model",
+        lambda counters: counters.cache_hit.count,
+    ),
+    (
+        "nv_cache_hit_duration_per_model",
+        "Total cache hit duration per model, in microseconds",
+        lambda counters: counters.cache_hit.ns // 1000,
+    ),
+    (
+        "nv_cache_num_misses_per_model",
+        "Number of cache misses per model",
+        lambda counters: counters.cache_miss.count,
+    ),
+    (
+        "nv_cache_miss_duration_per_model",
+        "Total cache miss (insert+lookup) duration per model, in microseconds",
+        lambda counters: counters.cache_miss.ns // 1000,
+    ),
+)
+CACHE: tuple[tuple[str, str, Callable[[Any], float]], ...] = (
+    ("nv_cache_util", "Cache utilization [0.0 - 1.0]", lambda cache: cache.utilization),
+    ("nv_cache_num_entries", "Number of responses stored in response cache", len),
+    (
+        "nv_cache_num_hits",
+        "Number of cache hits in response cache",
+        lambda cache: cache.hits,
+    ),
+    (
+        "nv_cache_num_misses",
+        "Number of cache misses in response cache",
+        lambda cache: cache.misses,
+    ),
+    (
+        "nv_cache_num_lookups",
+        "Number of cache lookups in response cache",
+        lambda cache: cache.hits + cache.misses,
+    ),
+    (
+        "nv_cache_num_evictions",
+        "Number of cache evictions in response cache",
+        lambda cache: cache.evictions,
+    ),
+    (
+        "nv_cache_lookup_duration",
+        "Total cache lookup duration (hit and miss), in microseconds",
+        lambda cache: cache.lookup_ns // 1000,
+    ),
+    (
+        "nv_cache_insertion_duration",
+        "Total cache insertion duration, in microseconds",
+        lambda cache: cache.insertion_ns // 1000,
+    ),
+)
 _PENDING = "Instantaneous number of pending requests awaiting execution per-model."
 
 
@@ -142,10 +198,16 @@ class Exposition:
                 else:
                     samples.append((own, read(row)))
             parts.append(family(name, "counter", description, samples))
+        cache = getattr(self._engine, "cache", None)
+        if cache is not None:
+            parts += self._cached(models)
         # The real server's page has the counters first, then the gauges, then the histograms, in
         # each part its own before those of models.
         parts += self._custom("COUNTER")
         parts.append(self._pending(rows, models))
+        if cache is not None:
+            parts += [family(name, "gauge", about, [((), read(cache))])
+                      for name, about, read in CACHE]  # fmt: skip
         parts += self._machine()
         parts += self._custom("GAUGE")
         parts += self._custom("HISTOGRAM")
@@ -162,6 +224,18 @@ class Exposition:
         if not known:
             known = {"BACKEND": row.inference_stats.fail.count}
         return [((*own, ("reason", reason)), known.get(reason, 0)) for reason in REASONS]
+
+    @staticmethod
+    def _cached(models: dict[tuple[str, str], Any]) -> list[str]:
+        cached = {own: model for own, model in models.items() if model.cache is not None}
+        return [
+            family(
+                name, "counter", about,
+                [((("model", own[0]), ("version", own[1])), read(model.counters))
+                 for own, model in cached.items()],
+            )
+            for name, about, read in PER_CACHED_MODEL
+        ]  # fmt: skip
 
     @staticmethod
     def _pending(rows: Iterable[Any], models: dict[tuple[str, str], Any]) -> str:

@@ -90,6 +90,16 @@ class Descriptions:
         return found
 
 
+def forward(
+    request: Request, headers: Sequence[tuple[str, str]], descriptions: Descriptions
+) -> None:
+    """Give `request` headers as parameters, behind its own."""
+    said = request.description
+    parameters = {**said.parameters, **dict(headers)}
+    tensors = [wire.Tensor(spec.name, spec.datatype, spec.shape) for spec in said.inputs]
+    request.description = descriptions.get(tensors, said.outputs, parameters, said.encoding)
+
+
 def in_block(
     header: wire.Header, view: memoryview, block: Block, start: int, model: str
 ) -> list[ReadableBuffer | SharedPlace | None]:

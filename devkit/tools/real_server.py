@@ -540,6 +540,7 @@ class RealServer:
         flags = [f"--model-repository={path}" for path in self.repositories]
         flags += [
             f"--backend-directory={self.installation.backends}",
+            f"--cache-directory={self.installation.root / 'caches'}",
             f"--backend-config=python,shm-region-prefix-name={self._prefix}",
             *(f"--{door}-address={self.host}" for door in ("http", "grpc", "metrics")),
             f"--http-port={self.http_port}",

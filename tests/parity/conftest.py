@@ -21,9 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--parity-issue",
         type=int,
-        default=3,
+        default=9,
         metavar="N",
-        help="run the cases up to this stage of the contract (2: default mode, 3: all of it)",
+        help="run the cases up to this stage of the contract (2: default mode, 3: all modes, 9: all of it)",
     )
     group.addoption(
         "--parity-only",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from devkit.tools.real_server import RealServerError
+from tests.support.around import AROUND, GUARDED
 from tests.support.lifecycle import LIFECYCLE
 from tests.support.models import LOADED_ON_REQUEST, NO_FILE, SERVED
 from tests.support.repository import write_repository
@@ -114,6 +115,8 @@ _SETUPS: dict[str, Any] = {
     "contract": [*SCRIPTS, *FLOWS],
     "lifecycle": LIFECYCLE,
     "sequences": SEQUENCES,
+    "around": AROUND,
+    "guarded": GUARDED,
 }
 _ARGUMENTS: dict[str, list[str]] = {
     "serving": [],
@@ -124,4 +127,16 @@ _ARGUMENTS: dict[str, list[str]] = {
     "contract": ["--model-control-mode=explicit", "--load-model=*", "--exit-timeout-secs=2"],
     "lifecycle": ["--model-control-mode=explicit"],
     "sequences": [],
+    "around": [
+        "--model-control-mode=explicit",
+        "--cache-config=local,size=65536",
+        "--http-header-forward-pattern=^fwd",
+        "--grpc-header-forward-pattern=FWD",
+    ],
+    "guarded": [
+        "--http-restricted-api=model-repository,model-config:admin-key=right",
+        "--http-restricted-api=shared-memory,logging,trace:admin-key=right",
+        "--grpc-restricted-protocol=model-repository:admin-key=right",
+        "--grpc-restricted-protocol=inference,health:key=val",
+    ],
 }

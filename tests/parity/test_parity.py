@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.parity import (
+    cases_around,
     cases_bls,
     cases_config,
     cases_decoupled,
@@ -38,6 +39,7 @@ CASES = [
     *cases_running.CASES,
     *cases_lifecycle.CASES,
     *cases_sequences.CASES,
+    *cases_around.CASES,
 ]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from devkit.protocols.access import GrpcAccess
 from devkit.protocols.grpc.codec import Decoder
 
 __all__ = ["GrpcFront"]
@@ -15,13 +16,20 @@ __all__ = ["GrpcFront"]
 class GrpcFront:
     """Serves an engine over gRPC, in the loop it is started on.
 
-    `implementation` is `native` (pygrpc-native, several times grpcio's rate) or `grpcio`.
+    `implementation` is `native` (pygrpc-native, several times grpcio's rate) or `grpcio`. What
+    `access` asks for (TLS, restricted protocols, forwarded metadata) only grpcio can do.
     """
 
-    def __init__(self, engine: Any, implementation: str = "native") -> None:
+    def __init__(
+        self, engine: Any, implementation: str = "native", access: GrpcAccess | None = None
+    ) -> None:
         decoder = Decoder()
         self._server: Any
-        if implementation == "native":
+        if access is not None and not access.plain:
+            from devkit.protocols.grpc.aio import AioServer
+
+            self._server = AioServer(engine, decoder, access)
+        elif implementation == "native":
             from devkit.protocols.grpc.native import NativeServer
 
             self._server = NativeServer(engine, decoder)

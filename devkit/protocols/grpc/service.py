@@ -6,7 +6,7 @@ Runs on the engine's loop. `Unary` and `Stream` are the inference calls, `Calls`
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
@@ -17,7 +17,13 @@ from devkit.core.request import Request, Response, SharedPlace
 from devkit.core.steering import MARKED
 from devkit.errors import Code, DevkitError, InferError
 from devkit.protocols.grpc import codec
-from devkit.protocols.requests import give_up, normal_version, output_places, read_labels
+from devkit.protocols.requests import (
+    forward,
+    give_up,
+    normal_version,
+    output_places,
+    read_labels,
+)
 from devkit.protocols.settings import FORMATS, Settings
 
 SERVICE = "inference.GRPCInferenceService"
@@ -54,8 +60,9 @@ class Unary:
     __slots__ = ("_done", "_engine", "_finish", "_model", "_places", "_plan", "_request")
 
     def __init__(
-        self, engine: Any, decoder: codec.Decoder, data: bytes, finish: Finish, steer: str = ""
-    ) -> None:
+        self, engine: Any, decoder: codec.Decoder, data: bytes, finish: Finish, steer: str = "",
+        forwarded: Sequence[tuple[str, str]] = (),
+    ) -> None:  # fmt: skip
         """Decode and queue. Raises InferError where the request is refused."""
         began = time.monotonic_ns() if engine.tracer is not None else 0
         self._engine = engine
@@ -72,6 +79,8 @@ class Unary:
             self._places = output_places(plan.header, engine.regions)
         self._request = codec.request(decoded, buffers, self.respond)
         self._request.steer = steer
+        if forwarded:
+            forward(self._request, forwarded, decoder.descriptions)
         if began:
             self._request.arrival = ("GRPC", began, self._request.times.request_start)
         try:
@@ -158,6 +167,7 @@ class Stream:
         *,
         errors_end: bool = False,
         steer: str = "",
+        forwarded: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._engine = engine
         self._decoder = decoder
@@ -165,6 +175,7 @@ class Stream:
         self._fail = fail
         self._errors_end = errors_end
         self._steer = steer
+        self._forwarded = forwarded
         self._open: set[Request] = set()
         self._closed = False
         self.on_idle: Callable[[], None] | None = None
@@ -199,6 +210,8 @@ class Stream:
 
             request = codec.request(decoded, buffers, respond)
             request.steer = self._steer
+            if self._forwarded:
+                forward(request, self._forwarded, self._decoder.descriptions)
             if began:
                 request.arrival = ("GRPC", began, request.times.request_start)
             self._open.add(request)

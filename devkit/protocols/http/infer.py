@@ -21,6 +21,7 @@ from devkit.protocols.http.server import Connection, Head, Route, Target
 from devkit.protocols.requests import (
     Descriptions,
     Prepared,
+    forward,
     give_up,
     in_block,
     normal_version,
@@ -140,6 +141,8 @@ class Inference:
                 request.arrival = ("HTTP", connection.began or began, began)
             if head.debug:
                 request.steer = MARKED
+            if head.forwarded:
+                forward(request, head.forwarded, self.descriptions)
             engine.infer(request)
         except InferError as problem:
             if request is not None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from devkit.protocols.access import HTTP_API
 from devkit.protocols.http.server import Connection, Head, Route, Router
 from devkit.transport.memory import Block
 
@@ -68,19 +69,19 @@ NOT_ALLOWED = {
 def router(endpoints: dict[str, Callable[[str, dict[str, str]], Route]]) -> Router:
     """A Router over `endpoints`: name to what makes the Route of a method and the path's names."""
     compiled = [
-        (re.compile(pattern), methods.split(), refusal, endpoints[name])
+        (re.compile(pattern), methods.split(), refusal, HTTP_API[name], endpoints[name])
         for name, pattern, methods, refusal in TABLE
     ]
 
     def find(method: str, path: str) -> Route:
-        for pattern, methods, refusal, make in compiled:
+        for pattern, methods, refusal, api, make in compiled:
             match = pattern.fullmatch(path)
             if match is None:
                 continue
             if method not in methods:
-                return NOT_ALLOWED[refusal]
+                return replace(NOT_ALLOWED[refusal], api=api)
             names = {name: value or "" for name, value in match.groupdict().items()}
-            return replace(make(method, names), arguments=tuple(names.values()))
+            return replace(make(method, names), arguments=tuple(names.values()), api=api)
         return NOT_FOUND
 
     return find

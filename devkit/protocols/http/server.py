@@ -25,7 +25,7 @@ from devkit.transport.memory import Block
 log = logging.getLogger("devkit.http")
 
 REASONS = {
-    200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Not Allowed",
+    200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Not Allowed",
     500: "Internal Server Error", 501: "Not Implemented", 503: "Service Unavailable",
 }  # fmt: skip
 
@@ -57,6 +57,7 @@ class Head:
         header_length: `Inference-Header-Content-Length`, None without one.
         accept: the encoding a reply may have: `gzip`, `deflate` or "".
         debug: whether the request asks for the instance that a debugger has.
+        forwarded: headers that a model sees as parameters.
     """
 
     method: str
@@ -70,6 +71,7 @@ class Head:
     keep_alive: bool = True
     version: str = "1.1"
     expect: bool = False
+    forwarded: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +82,13 @@ class Route:
         handle: called on the loop with the whole body; replies now or later.
         receive: called for a long body with its head; the memory to receive it into, or None.
         arguments: what the path named.
+        api: the part of the protocol that it belongs to, as the restriction flags name it.
     """
 
     handle: Callable[[Connection, Head, memoryview, Block | None], None]
     receive: Callable[[Head], Target | None] | None = None
     arguments: tuple[str, ...] = field(default=())
+    api: str = ""
 
 
 Router = Callable[[str, str], Route]
@@ -95,24 +99,31 @@ class BadHead(Exception):
     """Bytes that are no HTTP request. The connection is closed without a word, as evhtp does."""
 
 
-class _HeadReader:
-    """httptools' callbacks for one head."""
+Admit = Callable[["Head", "Headers"], None]
+"""Looks at a new head with all its headers: may give it another route, or note what it forwards."""
+
+
+class Headers:
+    """The headers of one head: by name in lower case, and as they came."""
 
     def __init__(self) -> None:
         self.url = b""
         self.headers: dict[str, str] = {}
+        self.fields: list[tuple[str, str]] = []
 
     def on_url(self, url: bytes) -> None:
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # latin-1 takes any byte, and what devkit reads of headers is ASCII
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        field_name, text = name.decode("latin-1"), value.decode("latin-1")
+        self.headers[field_name.lower()] = text
+        self.fields.append((field_name, text))
 
 
-def parse_head(data: bytes, router: Router) -> Head:
+def parse_head(data: bytes, router: Router, admit: Admit | None = None) -> Head:
     """Read a head that ends in an empty line. Raises BadHead."""
-    reader = _HeadReader()
+    reader = Headers()
     parser = httptools.HttpRequestParser(reader)
     try:
         parser.feed_data(data)
@@ -121,12 +132,15 @@ def parse_head(data: bytes, router: Router) -> Head:
     except httptools.HttpParserError as problem:
         raise BadHead(str(problem)) from problem
     try:
-        return _head_of(parser, reader, router)
+        head = _head_of(parser, reader, router)
     except ValueError as problem:  # a number of thousands of digits
         raise BadHead(str(problem)) from problem
+    if admit is not None:
+        admit(head, reader)
+    return head
 
 
-def _head_of(parser: httptools.HttpRequestParser, reader: _HeadReader, router: Router) -> Head:
+def _head_of(parser: httptools.HttpRequestParser, reader: Headers, router: Router) -> Head:
     method = parser.get_method().decode("ascii")
     path = _ABSOLUTE.sub("", reader.url.decode("utf-8", "surrogateescape")).partition("?")[0]
     head = Head(method, path, router(method, path))
@@ -217,6 +231,7 @@ class Owner(Protocol):
     scratch: memoryview
     heads: Interned[Head]
     router: Router
+    admit: Admit | None
     connections: set[Connection]
     closing: bool
 
@@ -354,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
         heads = self._owner.heads
         head = heads.get(raw)
         if head is None:
-            head = parse_head(raw, self._owner.router)
+            head = parse_head(raw, self._owner.router, self._owner.admit)
             if len(raw) <= _CACHED_HEAD:
                 heads.put(raw, head)
         return head
@@ -497,8 +512,9 @@ class Connection(asyncio.BufferedProtocol):
 class Server:
     """Listens, and keeps the connections."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, admit: Admit | None = None) -> None:
         self.router = router
+        self.admit = admit
         self.scratch = memoryview(bytearray(_SCRATCH))
         self.heads: Interned[Head] = Interned(2048)
         self.connections: set[Connection] = set()

@@ -99,7 +99,7 @@ def test_a_flag_like_nothing_points_to_the_help():
         (["--load-model=a"], "needs --model-control-mode=explicit"),
         (["--model-control-mode=explicit", "--load-model=*", "--load-model=a"], "the only"),
         (["--backend-config=python"], "not of the form"),
-        (["--grpc-use-ssl=true"], "not supported"),
+        (["--allow-sagemaker=true"], "not supported"),
         (["--allow-vertex-ai"], "not supported"),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_refused_feature_that_is_turned_off_is_no_matter():
 
 
 def test_a_flag_without_effect_is_noted():
-    line = parse(["--pinned-memory-pool-byte-size=1", "--cache-config=local,size=4"])
+    line = parse(["--pinned-memory-pool-byte-size=1", "--http-thread-count=4"])
     assert len(line.notes) == 2
     assert "--pinned-memory-pool-byte-size has no effect" in line.notes[0]
 
