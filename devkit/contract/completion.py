@@ -18,7 +18,12 @@ from devkit.contract.jsonform import to_dict
 from devkit.errors import Code, LoadError
 
 _IDLE_MICROSECONDS = 1_000_000
-_MODEL_FILE = {"python": "model.py"}
+_OTHER_BACKENDS = (
+    "devkit runs Python models; those of the pytorch (TorchScript) and onnxruntime backends by "
+    "Python models of its own; and Python-based backends of --backend-directory. TensorRT, "
+    "TensorFlow, OpenVINO, DALI and other compiled backends need tritonserver"
+)
+_MODEL_FILE = {"python": "model.py", "pytorch": "model.pt", "onnxruntime": "model.onnx"}
 
 
 class CompletionError(LoadError):
@@ -29,8 +34,11 @@ class CompletionError(LoadError):
         stage: `poll` (answered 500, no version gets a state) or `load` (400, each version fails).
     """
 
-    def __init__(self, message: str, code: Code, *, model: str, reason: str, stage: str) -> None:
-        super().__init__(message, code, model=model)
+    def __init__(
+        self, message: str, code: Code, *, model: str, reason: str, stage: str,
+        remedy: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(message, code, model=model, remedy=remedy)
         self.reason = reason
         self.stage = stage
 
@@ -86,8 +94,9 @@ def complete(
         reason = f"Invalid argument: {refusal.text}"
         message = load_failure(name, dict.fromkeys(versions, reason))
         raise CompletionError(
-            message, Code.INVALID_ARG, model=name, reason=reason, stage="load"
-        ) from None
+            message, Code.INVALID_ARG, model=name, reason=reason, stage="load",
+            remedy=_OTHER_BACKENDS if "find backend library" in reason else None,
+        ) from None  # fmt: skip
     return done
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from devkit.contract import config as contract
 from devkit.contract import modes
-from devkit.core import checks, response_cache, warmup
+from devkit.core import backends, checks, response_cache, warmup
 from devkit.core.controls import Controls
 from devkit.core.environments import Environment
 from devkit.core.instance import Instance
@@ -164,7 +164,8 @@ class Model:
 
     def _find_file(self) -> Path:
         if self.is_python_based:
-            return Path(self._options.backend_directory, self.config.backend, self.config.runtime)
+            options, config = self._options, self.config
+            return backends.file_of(options.backend_directory, config.backend, config.runtime)
         return self.version_dir / (self.config.default_model_filename or "model.py")
 
     def _make_scheduler(self) -> DirectScheduler:

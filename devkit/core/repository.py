@@ -20,7 +20,7 @@ from typing import Any
 
 from devkit.contract import config as contract
 from devkit.contract.config import CompletionError
-from devkit.core import checks, environments
+from devkit.core import backends, checks, environments
 from devkit.core.ensemble import Ensemble
 from devkit.core.launcher import Launcher
 from devkit.core.model import Model
@@ -351,11 +351,7 @@ class Repository:
         return contract.normalize(config, name, python_backends=self._backends())
 
     def _backends(self) -> frozenset[str]:
-        """Python-based backends: folders of the backend directory that hold a `model.py`."""
-        if not self.options.backend_directory:
-            return frozenset()
-        found = Path(self.options.backend_directory).glob("*/model.py")
-        return frozenset(path.parent.name for path in found)
+        return backends.names(self.options.backend_directory)
 
     def _scaled(self, name: str, config: Any) -> Any:
         """Apply a live `scale` until the user writes another instance_group."""
@@ -427,11 +423,11 @@ class Repository:
         if "EXECUTION_ENV_PATH" in config.parameters:
             self._stage(name, str(version), "unpack and look at its environment")
         environment = await environments.of_model(name, config, folder, options.python)
-        model = Model(
-            name, version, self._normalize(config, name), folder, options, self.launcher,
-            self.taps, environment,
-        )  # fmt: skip
-        if not options.disable_auto_complete_config:
+        normal = self._normalize(config, name)
+        model = Model(name, version, normal, folder, options, self.launcher, self.taps, environment)
+        # Code of another backend is nothing that could be asked to complete the config.
+        runs = normal.backend == "python" or model.is_python_based
+        if runs and not options.disable_auto_complete_config:
             self._stage(name, str(version), "auto_complete_config")
             answer = await model.auto_complete()
             if answer is not None:
@@ -439,7 +435,9 @@ class Repository:
         try:
             completed = self._complete(config, name)
         except CompletionError as problem:
-            raise LoadError(problem.reason, problem.code, model=name) from problem
+            raise LoadError(
+                problem.reason, problem.code, model=name, remedy=problem.remedy
+            ) from problem
         model = Model(
             name, version, completed, folder, options, self.launcher, self.taps, environment
         )
