@@ -211,6 +211,7 @@ class Log:
     _formatter: TritonFormatter = field(init=False)
     _handler: _Handler | None = None
     _file: IO[str] | None = None
+    _before: tuple[int, bool] = (logging.NOTSET, True)
 
     def __post_init__(self) -> None:
         self._formatter = TritonFormatter(self.settings)
@@ -220,6 +221,7 @@ class Log:
         if self.settings.log_file:
             self._file = open(self.settings.log_file, "a", encoding="utf-8")  # noqa: SIM115
         logger = logging.getLogger("devkit")
+        self._before = logger.level, logger.propagate
         self._handler = _Handler(self)
         logger.addHandler(self._handler)
         logger.setLevel(1)  # the settings decide, line by line
@@ -228,7 +230,10 @@ class Log:
     def close(self) -> None:
         """Hand `devkit` logging back, with everything written."""
         if self._handler is not None:
-            logging.getLogger("devkit").removeHandler(self._handler)
+            logger = logging.getLogger("devkit")
+            logger.removeHandler(self._handler)
+            level, logger.propagate = self._before
+            logger.setLevel(level)
             self._handler = None
         self._writer.close()
         if self._file is not None:
