@@ -75,6 +75,9 @@ class Debuggee:
         self.lines: dict[tuple[str, int], list[int]] = {}
         self.events: list[Callable[[str, Body], None]] = []
         self.stays = False
+        self.swaps = 0
+        self.moving = asyncio.Lock()
+        self.moved: asyncio.Future[None] | None = None
         self._owner = owner
         self._since = time.monotonic()
         self._changed = asyncio.Event()
@@ -128,8 +131,9 @@ class Debuggee:
                 model=instance.model.name, instance=instance.name,
             )  # fmt: skip
         session = self.session = Session(
-            self._on_stop, self._on_resume, self._on_output, self._on_gone, self._on_event
-        )
+            self._on_stop, self._on_resume, self._on_output,
+            lambda: self._on_gone(session), self._on_event,
+        )  # fmt: skip
         # Before the debugger can stop it: no request of others may be in its way.
         self.target = instance.model.hold(instance, self.told.take, self._on_answer)
         store = self._owner.store
@@ -187,7 +191,12 @@ class Debuggee:
         if session is None or not session.attached:
             return
         running = self.sources.to_running(path)
-        self._note(running, await session.set_points(running, self._of_file(path)))
+        try:
+            self._note(running, await session.set_points(running, self._of_file(path)))
+        except DebugError as problem:
+            # The process may be going just now; it is kept, and set in the one that comes after it.
+            for number in self.lines.get((running, 0), ()):
+                self._owner.store.told(number, verified=False, text=problem.message)
 
     async def refresh_exceptions(self) -> None:
         """Other exceptions are to be stopped at."""
@@ -279,13 +288,17 @@ class Debuggee:
         for listener in list(self.events):
             listener(name, body)
 
-    def _on_gone(self) -> None:
+    def _on_gone(self, session: Session) -> None:
         """The debugger has left the process, or the process has ended."""
+        if session is not self.session:
+            return  # one that was left before
         instance = self.instance
         self.session = None
         if instance is not None and self.told.state not in ("ended", "waiting"):
             self._let_go(instance)
-            if instance.state == "ready" and not self._owner.closing:
+            # Swapped while it was attached: the next version is debugged instead.
+            moves = self.moving.locked()
+            if instance.state == "ready" and not self._owner.closing and not moves:
                 self._start(self._owner.end(self, "the debugger has ended"))
             else:
                 self.show(state="waiting", reason="its process has ended", thread=0, line="")
@@ -596,7 +609,10 @@ class Debuggers:
     def _on_model(self, event: ModelEvent) -> None:
         for each in self.of_model(event.name):
             if event.state == "swapped" and not each.own:
-                self._task(self._move(each))
+                each.swaps += 1
+                if each.moved is not None and self._outdated(each):
+                    each.moved.cancel()  # what it is attached to is going already
+                self._task(self._move(each, each.swaps))
             elif event.state == "unloaded":
                 self._task(self.end(each, "the model was unloaded"))
 
@@ -612,8 +628,24 @@ class Debuggers:
                         return
         await self.end(session, "its process did not come back")
 
-    async def _move(self, session: Debuggee) -> None:
-        """Another version serves: its instance of that name is debugged from now on."""
+    async def _move(self, session: Debuggee, swap: int) -> None:
+        """Another version serves: its instance of that name is debugged from now on.
+
+        Where several come one after the other, the last one counts.
+        """
+        async with session.moving:
+            known = swap == session.swaps and session.told.id in self.sessions
+            if known and self._outdated(session):
+                await self._move_on(session, swap)
+
+    def _outdated(self, session: Debuggee) -> bool:
+        """Whether what a session is attached to is of a version that serves no more."""
+        with contextlib.suppress(errors.InferError):
+            model = self.engine.model(session.told.model, session.version)
+            return session.instance not in model.instances
+        return True
+
+    async def _move_on(self, session: Debuggee, swap: int) -> None:
         for path in self.store.paths():
             self.store.follow(path)
         old, session.spare = session.spare, None
@@ -624,16 +656,25 @@ class Debuggers:
         await session.leave("another version serves", state="waiting")
         if old is not None:
             await old.model.end_spare(old)
+        if swap != session.swaps:
+            return  # the next one is waiting for its turn
         try:
             model = self.engine.model(session.told.model, session.version)
             names = {instance.name: instance for instance in model.instances}
             instance = names.get(session.told.instance) or self._choose(model, "")
             session.told = dataclasses.replace(session.told, version=model.version_text)
-            await self._attach_again(session, instance)
+            session.moved = asyncio.ensure_future(session.attach(instance))
+            await session.moved
             if session.asked.spare and len(model.instances) == 1 and model.sequences is None:
                 session.spare_task = asyncio.ensure_future(self._start_spare(session, model))
         except (DebugError, errors.InferError) as problem:
-            await self.end(session, problem.message)
+            if swap == session.swaps:
+                await self.end(session, problem.message)
+        except asyncio.CancelledError:
+            if swap == session.swaps:
+                raise
+        finally:
+            session.moved = None
 
     async def _attach_again(self, session: Debuggee, instance: Instance) -> None:
         try:

@@ -384,10 +384,10 @@ class Session:
         if name == "initialized":
             self._initialized.set()
         elif name == "stopped":
-            self.stop = Stop(
-                int(body.get("threadId") or 0), str(body.get("reason") or ""),
-                str(body.get("text") or body.get("description") or ""),
-            )  # fmt: skip
+            texts = [str(body[key]) for key in ("text", "description") if body.get(key)]
+            # Of an exception the one is its type, and the other what it says.
+            text = ": ".join(texts if body.get("reason") == "exception" else texts[:1])
+            self.stop = Stop(int(body.get("threadId") or 0), str(body.get("reason") or ""), text)
             self.on_stop(self.stop)
         elif name == "continued":
             if self.stop is not None:

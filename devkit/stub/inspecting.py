@@ -46,7 +46,7 @@ def part(value: Any, start: int, count: int) -> str:
 
 def callee(request: Any) -> str:
     """JSON of the name of the model that a request of the model's own is for."""
-    return json.dumps(getattr(request, "_model_name", None))
+    return json.dumps(getattr(getattr(request, "_called", None), "model", None))
 
 
 def _about(value: Any) -> Optional[Dict[str, Any]]:
