@@ -64,7 +64,7 @@ $(BIN)/python:
 	exit 1
 
 $(VENV)/.installed-lab: pyproject.toml $(SHIM) | $(BIN)/python
-	@$(call install,devkit and JupyterLab,--editable '.[lab]')
+	@$(call install,devkit and JupyterLab,--editable '.[lab,tui]')
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(SHIM) | $(BIN)/python

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any, Callable, ContextManager, Optional
 
 if TYPE_CHECKING:
     from devkit import errors
+    from devkit.notebook.widgets import dashboard, timeline
     from devkit.workbench import (
+        adopt,
         captures,
         compare,
         config,
         connect,
+        diagnose,
         export,
+        export_all,
         failures,
         infer,
         inspect,
@@ -36,12 +40,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "__version__",
+    "adopt",
     "captures",
     "compare",
     "config",
     "connect",
+    "dashboard",
+    "diagnose",
     "errors",
     "export",
+    "export_all",
     "failures",
     "infer",
     "inspect",
@@ -53,13 +61,15 @@ __all__ = [
     "replay",
     "scale",
     "span",
+    "timeline",
     "trace",
     "tracing",
     "unload",
     "verify",
 ]
 
-_WORKBENCH = frozenset(__all__) - {"__version__", "errors", "probe", "span"}
+_WIDGETS = frozenset({"dashboard", "timeline"})
+_WORKBENCH = frozenset(__all__) - _WIDGETS - {"__version__", "errors", "probe", "span"}
 
 _open_span: Optional[Callable[[str, "dict[str, Any]"], ContextManager[None]]] = None
 """Set by the process that runs a model, where spans are recorded; None everywhere else."""
@@ -111,13 +121,27 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name in _WORKBENCH:
+        _show_in_notebooks()
         value = getattr(importlib.import_module("devkit.workbench"), name)
+    elif name in _WIDGETS:
+        value = getattr(importlib.import_module("devkit.notebook.widgets"), name)
     elif name == "errors":
         value = importlib.import_module("devkit.errors")
     else:
         raise AttributeError(f"module 'devkit' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def _show_in_notebooks() -> None:
+    """In a Jupyter kernel, what the workbench returns shows itself as a widget."""
+    import sys
+
+    if "ipykernel" in sys.modules:
+        from devkit.notebook import widgets
+        from devkit.tools.inspection import Shown
+
+        Shown.bundle = staticmethod(widgets.bundle)
 
 
 def __dir__() -> "list[str]":

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from devkit.control.findings import ExportPlan
     from devkit.control.tracing import TraceRun, Traces
+    from devkit.tools.adopt import Adoption
+    from devkit.tools.diagnosis import Findings
     from devkit.tools.export import ExportReport
     from devkit.tools.inspection import Captures, Comparison, FailureList
     from devkit.tools.replay import ReplayReport
@@ -126,11 +129,47 @@ def export(name: str, path: str | Path, *, force: bool = False) -> ExportReport:
     return _call(lambda client: export_model(client, name, path, force=force))
 
 
-def verify(path: str | Path, *, download: bool | None = None) -> VerifyReport:
+def export_all(path: str | Path, *names: str, plan: bool = False, **options: Any) -> ExportPlan:
+    """Write models (none named: all) and what goes with them to the repository at `path`.
+
+    `plan` only says what would be written. `options`: `force`, `full`, `version` (a number or
+    "next"), `warmup`, `client`, `requirements`, `perf`, `deploy`, `release`.
+    """
+    from devkit.control.findings import ExportAsked
+    from devkit.tools import exporting
+
+    asked = ExportAsked(str(Path(path).expanduser().resolve()), names, **options)
+    work = exporting.plan if plan else exporting.write
+    return _call(lambda client: work(client, asked))
+
+
+def diagnose(name: str = "", *, release: str = "") -> Findings:
+    """What works here and fails in production: of a model, or of all that are served.
+
+    From their files, and from what the runtime has seen of them. `release` is Triton's: "25.03".
+    """
+    from devkit.tools.diagnosis import Findings
+
+    return _call(lambda client: Findings.of(client.doctor(name, release=release)))
+
+
+def adopt(path: str | Path, into: str | Path, **options: Any) -> Adoption:
+    """Make a first model of a function, a PyTorch network, an ONNX file or a FastAPI handler.
+
+    `options`: `name`, `entry`, `inputs` (`["X=FP32:4"]`), `weights`, `python`.
+    """
+    from devkit.tools.adopt import adopt as make
+
+    return make(path, into, **options)
+
+
+def verify(
+    path: str | Path, *, download: bool | None = None, generated: bool | None = None
+) -> VerifyReport:
     """Ask the real Triton server the requests recorded here, and compare what it answers.
 
     The real server is fetched once, into a cache of its own; `download` agrees to that (or not)
-    beforehand, None asks.
+    beforehand, None asks. `generated` asks made-up requests too.
     """
     from devkit.tools.verify import verify as verify_export
 
@@ -141,6 +180,7 @@ def verify(path: str | Path, *, download: bool | None = None) -> VerifyReport:
         lambda client: verify_export(
             path,
             client=client,
+            generated=generated,
             consent=consent if download is None else lambda _: bool(download),
         )
     )

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 import typer
 
 from devkit.cli import (
+    adopt,
+    debug,
     determinism,
+    doctor,
     exits,
     inference,
     models,
@@ -18,6 +21,7 @@ from devkit.cli import (
     tensors,
     top,
     trace,
+    tui,
     why,
 )
 from devkit.errors import ControlError, DevkitError
@@ -25,6 +29,9 @@ from devkit.errors import ControlError, DevkitError
 app = typer.Typer(
     name="devkit",
     help="The live workbench for models of Triton's Python backend.",
+    epilog="Exit status: 0 done; 1 refused, failed or different; 2 not understood; 3 no runtime "
+    "answers. Every command but serve and tui takes --json. `devkit --install-completion` adds "
+    "completion.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -35,6 +42,7 @@ models.add_to(app)
 inference.add_to(app)
 trace.add_to(app)
 exits.add_to(app)
+adopt.add_to(app)
 record.add_to(app)
 replay.add_to(app)
 tensors.add_to(app)
@@ -42,6 +50,9 @@ top.add_to(app)
 why.add_to(app)
 profile.add_to(app)
 determinism.add_to(app)
+doctor.add_to(app)
+tui.add_to(app)
+debug.add_to(app)
 
 
 @app.callback(invoke_without_command=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from devkit.cli import complete
 from devkit.cli.process import JSON, WORKSPACE
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def infer(
-    name: str = typer.Argument(..., help="Name of the model."),
+    name: str = typer.Argument(..., help="Name of the model.", autocompletion=complete.models),
     inputs: list[str] = typer.Option(
         [],
         "--input",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from devkit.cli import complete
 from devkit.cli.process import JSON, WORKSPACE
 
-NAME = typer.Argument(..., help="Name of the model.")
+NAME = typer.Argument(..., help="Name of the model.", autocompletion=complete.models)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from devkit.cli import complete
+
 WORKSPACE = typer.Option("", "--workspace", "-w", help="Folder of the runtime [this one].")
 JSON = typer.Option(False, "--json", help="Print JSON.")
 
@@ -62,7 +64,9 @@ def status(workspace: str = WORKSPACE, json: bool = JSON) -> None:
 
 
 def logs(
-    name: str = typer.Argument("", help="Only lines of this model or instance."),
+    name: str = typer.Argument(
+        "", help="Only lines of this model or instance.", autocompletion=complete.models
+    ),
     count: int = typer.Option(100, "--count", "-n", help="How many lines."),
     follow: bool = typer.Option(False, "--follow", "-f", help="Go on as lines come."),
     workspace: str = WORKSPACE,

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from devkit.cli import complete
 from devkit.cli.process import JSON, WORKSPACE
 
 if TYPE_CHECKING:
     from devkit.control.client import Client
     from devkit.tools.inspection import Captures
 
-MODEL = typer.Option("", "--model", "-m", help="Only requests of this model.")
+MODEL = typer.Option(
+    "", "--model", "-m", help="Only requests of this model.", autocompletion=complete.models
+)
 ID = typer.Option("", "--id", help="Only requests of this id; may end with *.")
 FAILED = typer.Option(False, "--failed", help="Only those that failed.")
 SLOWER = typer.Option(0.0, "--slower", help="Only those that took longer, in milliseconds.")
@@ -70,7 +73,7 @@ def record(
     last: int = LAST,
     number: list[int] = typer.Option([], "--number", help="Only this request; repeatable."),
     form: str = typer.Option(
-        "recording", "--as", help="recording, perf_analyzer (input data), pytest or curl."
+        "recording", "--as", help="recording, perf_analyzer (input data), pytest, curl or python."
     ),
     source: Path = typer.Option(None, "--from", help="Recording to take them from."),
     load: Path = typer.Option(None, "--load", help="Recording to put into the runtime's ring."),
@@ -94,7 +97,7 @@ def record(
     from devkit.cli import output
     from devkit.tools.inspection import Captures
 
-    if form not in ("recording", "perf_analyzer", "pytest", "curl"):
+    if form not in ("recording", "perf_analyzer", "pytest", "curl", "python"):
         raise typer.BadParameter(f"'{form}' is none", param_hint="--as")
     client = output.connect(workspace) if source is None else None
     changes: dict[str, Any] = {
@@ -164,6 +167,8 @@ def _write(found: Captures, file: Path, form: str, expect: bool, client: Client 
         url = client.runtime.url("http") if client is not None else ""
         lines = [exporters.curl(one, url or "localhost:8000") for one in records]
         data = ("\n".join(lines) + "\n").encode()
+    elif form == "python":
+        data = ("\n\n".join(exporters.python_call(one) for one in records) + "\n").encode()
     else:
         beside = "" if str(file) == "-" else file.with_suffix(".recording").name
         text, needed = exporters.pytest_case(records, file=beside)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from devkit.cli import complete
 from devkit.cli.process import WORKSPACE
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def top(
-    name: str = typer.Argument("", help="Only this model."),
+    name: str = typer.Argument("", help="Only this model.", autocompletion=complete.models),
     once: bool = typer.Option(False, "--once", help="Print it once and end."),
     interval: float = typer.Option(1.0, "--interval", "-i", min=0.2, help="Seconds between looks."),
     workspace: str = WORKSPACE,

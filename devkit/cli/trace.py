@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from devkit.cli import complete
 from devkit.cli.process import JSON, WORKSPACE
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def trace(
-    name: str = typer.Argument("", help="Name of the model [any]."),
+    name: str = typer.Argument("", help="Name of the model [any].", autocompletion=complete.models),
     count: int = typer.Option(20, "--count", "-n", min=1, help="Requests to trace."),
     out: Path = typer.Option(None, "--out", "-o", help="File to write."),
     format: str = typer.Option("chrome", "--format", "-f", help=_FORMAT),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -9,7 +10,21 @@ import typer
 from devkit.errors import ControlError
 
 
-def run(folder: Path, *, captures: Path | None, workspace: str, yes: bool, json: bool) -> None:
+def run(
+    folder: Path,
+    *,
+    captures: Path | None,
+    generated: bool,
+    url: str,
+    grpc_url: str,
+    docker: str,
+    varies: Sequence[str],
+    html: Path | None,
+    out: Path | None,
+    workspace: str,
+    yes: bool,
+    json: bool,
+) -> None:
     """Verify an export; leaves with the report's own status."""
     from devkit.cli import output
     from devkit.tools.verify import verify
@@ -24,7 +39,19 @@ def run(folder: Path, *, captures: Path | None, workspace: str, yes: bool, json:
         client=client,
         consent=(lambda _: True) if yes else _ask,
         console=output.console(stderr=True),
+        progress=output.note,
+        generated=generated,
+        url=url,
+        grpc_url=grpc_url,
+        docker=docker,
+        varies=varies,
     )
+    if html is not None:
+        from devkit.tools.verify_page import page
+
+        html.write_text(page(report), "utf-8")
+    if out is not None:
+        out.write_text(report.to_json(), "utf-8")
     if json:
         typer.echo(report.to_json())
     else:

@@ -6,6 +6,7 @@ import time
 
 import typer
 
+from devkit.cli import complete
 from devkit.cli.models import NAME
 from devkit.cli.process import JSON, WORKSPACE
 
@@ -85,7 +86,7 @@ def _requests(batch: object) -> str:
 
 
 def streams(
-    name: str = typer.Argument("", help="Only of this model."),
+    name: str = typer.Argument("", help="Only of this model.", autocompletion=complete.models),
     count: int = COUNT,
     workspace: str = WORKSPACE,
     json: bool = JSON,
@@ -109,7 +110,7 @@ def streams(
 
 
 def sequences(
-    name: str = typer.Argument("", help="Only of this model."),
+    name: str = typer.Argument("", help="Only of this model.", autocompletion=complete.models),
     count: int = COUNT,
     workspace: str = WORKSPACE,
     json: bool = JSON,
@@ -134,7 +135,7 @@ def sequences(
 
 
 def why(
-    name: str = typer.Argument("", help="Only of this model."),
+    name: str = typer.Argument("", help="Only of this model.", autocompletion=complete.models),
     count: int = COUNT,
     workspace: str = WORKSPACE,
     json: bool = JSON,

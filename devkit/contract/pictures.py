@@ -135,3 +135,14 @@ def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
         struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
         for kind, body in chunks
     )
+
+
+def pixels_of(png: bytes) -> npt.NDArray[np.uint8]:
+    """The pixels (height, width, channels) of a PNG that `picture` made; no other's."""
+    width, height, _, colour = struct.unpack(">IIBB", png[16:26])
+    channels = {0: 1, 2: 3, 6: 4}[colour]
+    start = png.index(b"IDAT")
+    (length,) = struct.unpack(">I", png[start - 4 : start])
+    lines = np.frombuffer(zlib.decompress(png[start + 4 : start + 4 + length]), np.uint8)
+    found: npt.NDArray[np.uint8] = lines.reshape(height, 1 + width * channels)[:, 1:]
+    return found.reshape(height, width, channels)

@@ -25,6 +25,7 @@ from devkit import errors
 from devkit.control import discovery, messages, starter
 from devkit.control.debug_calls import DebugCalls
 from devkit.control.fast import FastPath, Response, datatype_of
+from devkit.control.leaving import LeavingCalls
 from devkit.control.observing import ObservingCalls
 from devkit.control.tracing import Tracing
 from devkit.control.watching import Watching
@@ -63,7 +64,7 @@ def connect(
     return Client(runtime)
 
 
-class Client(Watching, ObservingCalls, Tracing, DebugCalls):
+class Client(Watching, ObservingCalls, Tracing, DebugCalls, LeavingCalls):
     """One runtime, as its user sees it.
 
     Attributes:
@@ -306,7 +307,7 @@ class Client(Watching, ObservingCalls, Tracing, DebugCalls):
         extra = _extra(sequence_id, sequence_start, sequence_end, priority)
         if debug:
             extra = {**(extra or {}), "steer": frames.DEBUGGED}
-        if model is not None and model.unlearned:
+        if model is not None and model.unlearned and not _in_debugger(model, debug):
             return self._learn(name, arrays, version, id, parameters, extra, timeout)
         response = self._infer(name, arrays, outputs or (), version, id, parameters, extra, timeout)
         return response.outputs
@@ -369,6 +370,20 @@ class Client(Watching, ObservingCalls, Tracing, DebugCalls):
             raise
         except TransportError as problem:
             raise self._gone(problem) from problem
+
+    def announce(self, name: str, inputs: Mapping[str, npt.ArrayLike]) -> messages.Model:
+        """Say what inputs a model without a config is about to get, so that it takes them.
+
+        A first request by `infer` does that itself; one for a debugger must find the model as the
+        debugger was attached to it.
+        """
+        arrays = {key: _as_array(key, value, None) for key, value in inputs.items()}
+        samples = tuple(
+            messages.Tensor(key, datatype_of(key, array), tuple(array.shape))
+            for key, array in arrays.items()
+        )
+        path = f"/models/{quote(name)}/learn"
+        return self._changed(name, self._call("POST", path, messages.Learn(samples)))
 
     def _learn(
         self,
@@ -539,6 +554,13 @@ def _extra(sequence_id: int | str, start: bool, end: bool, priority: int) -> dic
     if priority:
         extra["priority"] = priority
     return extra
+
+
+def _in_debugger(model: messages.Model, asked: bool) -> bool:
+    """Whether a request must find the model as it is: it is for a debugger (and was announced), or
+    an instance stands in one, and with it every swap."""
+    stands = any(one.state == "debugging" for one in model.instances)
+    return bool(model.inputs) and (asked or stands)
 
 
 def _as_array(name: str, value: npt.ArrayLike, model: messages.Model | None) -> Array:

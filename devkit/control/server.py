@@ -30,6 +30,8 @@ from devkit.control import (
     batches,
     captures,
     debugging,
+    doctor,
+    exporting,
     failures,
     gauges,
     messages,
@@ -174,6 +176,7 @@ class ControlServer:
             *(self._route(*call) for call in profile.routes(self.watch)),
             *(self._route(*call) for call in traces.routes(self.engine)),
             *(self._route(*call) for call in self._kept()),
+            *(self._route(*call) for call in self._leaving()),
             *(self._route(*call) for call in debugging.routes(self.debuggers)),
             WebSocketRoute(f"/v{messages.VERSION}/events", self._events),
         ]
@@ -186,6 +189,13 @@ class ControlServer:
             *captures.routes(self.engine, capture, kept),
             *tensors.routes(capture, kept, self.looker),
             *failures.routes(kept),
+        ]
+
+    def _leaving(self) -> list[Row]:
+        """What can be asked about the way to production."""
+        return [
+            *doctor.routes(self.engine, self.photographer),
+            *exporting.routes(self.engine, self.photographer, self._capture),
         ]
 
     def _route(self, method: str, path: str, endpoint: Endpoint) -> Route:
@@ -457,12 +467,16 @@ class ControlServer:
             await self._send_snapshot(socket)
         elif missed:
             await _send(socket, "events", [one for one in missed if reader.wants(one)])
+        clock = asyncio.get_running_loop().time
+        due = None if gauges is None else clock() + gauges
         while True:
-            events = await reader.next(gauges)
+            events = await reader.next(None if due is None else max(0.0, due - clock()))
             if events:
                 await _send(socket, "events", events)
-            else:  # too slow for the events (None), or time for new gauges ([])
+            late = due is not None and clock() >= due  # also where events never pause
+            if late or events is None:  # time for new gauges, or it was too slow for the events
                 await self._send_snapshot(socket)
+                due = None if gauges is None else clock() + gauges
 
     async def _send_snapshot(self, socket: WebSocket) -> None:
         snapshot = await self.photographer.snapshot(self.stream.sequence)

@@ -34,11 +34,26 @@ _USAGE = """\
 %%config NAME          the cell is the model's config.pbtxt
 %devkit                the models of this runtime, and where it is
 %devkit config NAME    the config.pbtxt a model has now
-%devkit log [NAME]     the last lines of the log"""
+%devkit log [NAME]     the last lines of the log
+%devkit doctor [NAME]  what works here and fails in production
+%debug_model NAME      step through its execute; `%debug_model --help`"""
 
 
 _CONFIG_HEADER = "# %%config"
 """First line of a config that a cell gave; stands for the magic's own line."""
+
+
+def _advice(client: Client, name: str) -> list[str]:
+    """What would break in production, a sentence each; `%devkit doctor` says the rest."""
+    try:
+        found = client.doctor(name).findings
+    except DevkitError:  # advice that cannot be had is no reason for a cell to fail
+        return []
+    return [
+        f"Line {one.place.line}: {one.message}. {one.why} [{one.rule}]"
+        for one in found
+        if one.severity == "error"
+    ]
 
 
 @magics_class
@@ -56,21 +71,21 @@ class DevkitMagics(Magics):  # type: ignore[misc]
     @cell_magic  # type: ignore[untyped-decorator]
     def model(self, line: str, body: str) -> None:
         """Make the cell the live model NAME; `%devkit help` lists the options."""
-        self._guarded(lambda: self._model(line, body))
+        self.guarded(lambda: self._model(line, body))
 
     @cell_magic  # type: ignore[untyped-decorator]
     def config(self, line: str, body: str) -> None:
         """Make the cell the `config.pbtxt` of the model NAME, now or when its cell is run."""
-        self._guarded(lambda: self._config(line, body))
+        self.guarded(lambda: self._config(line, body))
 
     @line_magic  # type: ignore[untyped-decorator]
     def devkit(self, line: str) -> None:
-        """Show the runtime: `%devkit [status|models|config NAME|log [NAME]|help]`."""
-        self._guarded(lambda: self._devkit(line))
+        """Show the runtime: `%devkit [status|models|config NAME|log [NAME]|doctor [NAME]|help]`."""
+        self.guarded(lambda: self._devkit(line))
 
     def explain(self, error: DevkitError) -> None:
         """Make `error` show the lines of its model's cell; see `devkit.workbench.explain`."""
-        attach(error, self._cell_of, code_name=self._code_name, names=self.shell.user_ns)
+        attach(error, self.cell_of, code_name=self._code_name, names=self.shell.user_ns)
 
     # --- what they do ---------------------------------------------------------------------------
 
@@ -86,7 +101,8 @@ class DevkitMagics(Magics):  # type: ignore[misc]
         try:
             model = client.put_model(asked.name, {"1/model.py": cell.source}, message)
             self._serving[asked.name] = cell
-            card = views.card(model, function=cell.function)
+            notes = _advice(client, asked.name)
+            card = views.card(model, notes=notes, function=cell.function)
         except (LoadError, ConfigError) as error:
             self._attempt = cell
             card = self._failed(client, asked.name, error)
@@ -120,6 +136,9 @@ class DevkitMagics(Magics):  # type: ignore[misc]
         elif command == "log" and len(rest) <= 1:
             lines = workbench.connect().logs(model=rest[0] if rest else "")
             display(Note("log", ", ".join(rest), "\n".join(views.log_line(one) for one in lines)))
+        elif command == "doctor" and len(rest) <= 1:
+            told = workbench.diagnose(rest[0] if rest else "")
+            display(Note("doctor", ", ".join(rest), told.text()))
         elif command == "help":
             display(Note("devkit", "", _USAGE))
         else:
@@ -127,7 +146,7 @@ class DevkitMagics(Magics):  # type: ignore[misc]
 
     # --- helpers --------------------------------------------------------------------------------
 
-    def _guarded(self, step: Callable[[], None]) -> None:
+    def guarded(self, step: Callable[[], None]) -> None:
         """Run a magic; its error shows cell lines, and none of IPython's frames or ours."""
         try:
             step()
@@ -136,7 +155,7 @@ class DevkitMagics(Magics):  # type: ignore[misc]
             headline = self._headline(error, attempt)
             attach(
                 error,
-                lambda file: self._cell_of(file, attempt),
+                lambda file: self.cell_of(file, attempt),
                 code_name=self._code_name,
                 names=self.shell.user_ns,
                 headline=headline,
@@ -186,7 +205,7 @@ class DevkitMagics(Magics):  # type: ignore[misc]
         number = self._number()
         return f"Cell In[{number}]" if number else f"config of {name}"
 
-    def _cell_of(self, file: str, attempt: Cell | None = None) -> Cell | None:
+    def cell_of(self, file: str, attempt: Cell | None = None) -> Cell | None:
         """The cell behind a model's file: the one just tried, else the one that serves."""
         path = Path(file)
         if path.name != "model.py":

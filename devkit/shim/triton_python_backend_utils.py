@@ -13,12 +13,12 @@ from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from devkit.stub.pb_utils import *  # noqa: F403
+    from devkit.stub.pb_utils import *
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _spec = None
 try:
-    import c_python_backend_utils  # noqa: F401  (only the real backend's stub has it)
+    import c_python_backend_utils
 except ImportError:
     pass
 else:

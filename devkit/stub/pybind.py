@@ -45,7 +45,7 @@ def _invoked(args: Sequence[Any], kwargs: Dict[str, Any]) -> str:
 def bad_constructor(
     signature: str,
     args: Sequence[Any],
-    kwargs: Dict[str, Any] = {},  # noqa: B006
+    kwargs: Dict[str, Any] = {},
 ) -> TypeError:
     """TypeError of a constructor; `signature` is what follows the module name."""
     return TypeError(
@@ -58,7 +58,7 @@ def bad_call(
     function: str,
     signature: str,
     args: Sequence[Any],
-    kwargs: Dict[str, Any] = {},  # noqa: B006
+    kwargs: Dict[str, Any] = {},
 ) -> TypeError:
     """TypeError of a method or function; `signature` is what pybind11 prints after `1. `."""
     return TypeError(

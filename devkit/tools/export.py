@@ -89,8 +89,13 @@ class Source(Protocol):
         """Its completed config, as JSON says it."""
 
 
-def export(client: Source, name: str, dest: Path | str, *, force: bool = False) -> ExportReport:
-    """Write model `name` to `dest/name`; raises ExportError and then has written nothing."""
+def export(
+    client: Source, name: str, dest: Path | str, *, force: bool = False, full: bool = False
+) -> ExportReport:
+    """Write model `name` to `dest/name`; raises ExportError and then has written nothing.
+
+    `full` writes every field of the completed config, also those the server would add.
+    """
     model = client.model(name)
     if model.state != "READY":
         raise ExportError(
@@ -114,6 +119,7 @@ def export(client: Source, name: str, dest: Path | str, *, force: bool = False) 
         used=[Path(file) for file in model.files],
         assumed=model.assumed,
         force=force,
+        full=full,
     )
 
 
@@ -143,6 +149,7 @@ def export_folder(
     used: Iterable[Path] = (),
     assumed: Sequence[str] = (),
     force: bool = False,
+    full: bool = False,
 ) -> ExportReport:
     """Write the model that lies in `source` to `dest/name`, with `config` as its config."""
     target = dest.expanduser().resolve() / name
@@ -156,7 +163,7 @@ def export_folder(
     target.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=f".{name}.export-", dir=target.parent))
     try:
-        text = config_text(name, source, config)
+        text = config_text(name, source, config, full=full)
         brought = _fill(made, source, text, versions, used)
         files = tuple(_relative_files(made))
         state = _put_in_place(made, target, name, force)
@@ -173,13 +180,17 @@ def export_folder(
     return ExportReport(name, target, files, state, text, tuple(brought), tuple(assumed))
 
 
-def config_text(name: str, source: Path, config: contract.ModelConfig) -> str:
+def config_text(
+    name: str, source: Path, config: contract.ModelConfig, *, full: bool = False
+) -> str:
     """The `config.pbtxt` to write: the user's own text where it still says it all, else ours.
 
     His comments and order are worth keeping; a config that the runtime completed otherwise (an
     override, a live change of the instance count) must be written anew.
     """
     own = source / "config.pbtxt"
+    if full:
+        return contract.to_pbtxt(config, minimal=False)
     if own.is_file():
         text = own.read_text("utf-8")
         try:
@@ -209,6 +220,7 @@ def _fill(
             _copy(path, made / path.name)
     made.chmod(0o755)  # mkdtemp makes it private; a model repository is read by the server's user
     for version in versions:
+        (made / version).mkdir(exist_ok=True)  # an ensemble's, which holds nothing
         file = made / version / "model.py"
         if file.is_file():
             file.write_text(without_cell_header(file.read_text("utf-8")), "utf-8")

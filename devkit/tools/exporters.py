@@ -1,4 +1,4 @@
-"""Recorded requests written for other tools: perf_analyzer's input data, a pytest case, curl.
+"""Recorded requests written for other tools: perf_analyzer's data, a pytest case, curl, Python.
 
 Pure: records in, texts and bytes out. What perf_analyzer takes was found out by asking it.
 """
@@ -195,6 +195,28 @@ def _binary_curl(
         f"-H 'Inference-Header-Content-Length: {len(head)}' "
         "-H 'Content-Type: application/octet-stream' --data-binary @-"
     )
+
+
+# --- Python -------------------------------------------------------------------------------------
+
+
+def python_call(record: Record) -> str:
+    """Two lines of Python that send the request again; a long one by its number, not its values.
+
+    So is one with BF16, which NumPy has no name for.
+    """
+    (record,) = _whole([record])
+    if _is_long(record) or any(held.datatype == "BF16" for held in record.request.held("inputs")):
+        return f"import devkit\ndevkit.replay({record.number})"
+    inputs = ", ".join(
+        f"{_quoted(held.name)}: {_literal(held)}" for held in record.request.held("inputs")
+    )
+    options = _options(record.request.header).replace(", correlation_id=", ", sequence_id=")
+    version = f", version={_quoted(record.version)}" if record.version else ""
+    call = f"devkit.infer({_quoted(record.model)}, {{{inputs}}}{version}{options})"
+    if len(record.replies) + record.dropped != 1:  # a stream's responses come one by one
+        call = f"list({call.replace('devkit.infer(', 'devkit.connect().stream(', 1)})"
+    return f"import devkit, numpy as np\n{call}"
 
 
 # --- pytest -------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -43,20 +43,29 @@ WHOLE = 1 << 40
 
 
 class Shown:
-    """Says itself as `__rich__` does, wherever it is shown."""
+    """Says itself as `__rich__` does, wherever it is shown.
+
+    Attributes:
+        bundle: set by the notebook: what it shows of such an object beside the text.
+    """
+
+    bundle: ClassVar[Callable[[Any], Any] | None] = None
 
     def __rich__(self) -> RenderableType:
         raise NotImplementedError
 
     def text(self, width: int | None = None) -> str:
         """As plain text."""
-        console = Console(width=width, no_color=True, highlight=False)
+        console = Console(width=width, color_system=None, highlight=False, force_jupyter=False)
         with console.capture() as captured:
             console.print(self)
         return captured.get().rstrip("\n")
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(self.text(width=110))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return Shown.bundle(self) if Shown.bundle is not None else {}
 
 
 class TensorView(Shown):
@@ -66,6 +75,7 @@ class TensorView(Shown):
         part: `inputs`, `outputs`, `probes`, or empty for an array that came from nowhere.
         reply: which response of a stream.
         address: where the runtime keeps it; None for what is here.
+        device: where its values lay when it was given to be looked at.
     """
 
     def __init__(
@@ -77,8 +87,10 @@ class TensorView(Shown):
         held: Held | None = None,
         client: Client | None = None,
         address: TensorAddress | None = None,
+        device: str = "cpu",
     ) -> None:
         self.name = name
+        self.device = device
         self.part = part
         self.reply = reply
         self.address = address
@@ -348,6 +360,10 @@ class Captured(Shown):
             url = self._client.runtime.url("http")
         return exporters.curl(self.record, url or "localhost:8000")
 
+    def python(self) -> str:
+        """Lines of Python that send it."""
+        return exporters.python_call(self.record)
+
     def to_dict(self) -> dict[str, Any]:
         """All about it but the tensors; those are `inspect().to_dict()`'s."""
         found: dict[str, Any] = messages.to_plain(self.info)
@@ -553,12 +569,20 @@ def _locals(values: Mapping[str, str]) -> RenderableType:
 
 
 class FailureList(_List[Failed]):
-    """Failures, the oldest first."""
+    """Failures, the oldest first.
+
+    Attributes:
+        again: looks for them anew; None where they are a choice of somebody's.
+    """
+
+    again: Callable[[], FailureList] | None = None
 
     @classmethod
     def of(cls, client: Client, name: str = "") -> FailureList:
         """Those that the runtime keeps."""
-        return cls(Failed(info, client) for info in client.failures(name))
+        found = cls(Failed(info, client) for info in client.failures(name))
+        found.again = lambda: cls.of(client, name)
+        return found
 
     def number(self, number: int) -> Failed:
         """The one of that number."""
@@ -675,10 +699,19 @@ def inspect(subject: Any, *, client: Client | None = None) -> Any:
                 for one in subject]  # fmt: skip
         return rows[0] if len(rows) == 1 else rows
     if isinstance(subject, Mapping):
-        tensors = [TensorView(str(name), held=Held.of(str(name), array))
-                   for name, array in subject.items()]  # fmt: skip
+        tensors = [_view(str(name), array) for name, array in subject.items()]
         return Inspection("", tensors)
-    return TensorView("", held=Held.of("", _array(subject)))
+    return _view("", subject)
+
+
+def _view(name: str, value: Any) -> TensorView:
+    return TensorView(name, held=Held.of(name, _array(value)), device=_device(value))
+
+
+def _device(value: Any) -> str:
+    """Where another library's tensor lies: `cuda:0`."""
+    device = getattr(value, "device", None)
+    return str(device) if device is not None and not callable(device) else "cpu"
 
 
 def _array(value: Any) -> Any:

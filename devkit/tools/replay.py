@@ -160,7 +160,7 @@ class ReplayReport:
 
     def text(self, width: int | None = None) -> str:
         """The table and the sentence, as plain text."""
-        console = Console(width=width, no_color=True, highlight=False)
+        console = Console(width=width, color_system=None, highlight=False, force_jupyter=False)
         with console.capture() as captured:
             console.print(self)
         return captured.get().rstrip("\n")
@@ -300,7 +300,7 @@ class _Doors:
         self._http = _Http(http_url, timeout) if http_url else None
         self._grpc_url = grpc_url
         self._timeout = timeout
-        self._grpc: _Grpc | None = None
+        self._grpc: GrpcStream | None = None
         self._chosen: dict[str, _Door] = {}
 
     def door(self, model: str) -> _Door:
@@ -320,7 +320,7 @@ class _Doors:
                 remedy="name the server's gRPC address: grpc://HOST:8001",
             )
         if self._grpc is None:
-            self._grpc = _Grpc(self._grpc_url, self._timeout)
+            self._grpc = GrpcStream(self._grpc_url, self._timeout)
         return self._grpc
 
     def close(self) -> None:
@@ -422,7 +422,7 @@ def _held(tensor: compare.Tensor) -> Held:
     return Held(tensor.name, tensor.datatype, tensor.shape, dtypes.to_data(tensor.array))
 
 
-class _Grpc:
+class GrpcStream:
     """A gRPC stream a request: right for every kind of model."""
 
     def __init__(self, address: str, timeout: float) -> None:

@@ -16,6 +16,9 @@ from devkit.contract.recording import TensorRow, Wire, request_wire
 from devkit.transport import dtypes
 
 FREE_EXTENTS = (1, 3)  # what a dimension of -1 becomes, sample by sample
+MOST_ROWS = 64
+_EDGE_EXTENT = 7
+_ODD_WORDS = (b"", b"\x00", "\u00e4\u4e16\U0001f600".encode(), b"x" * 1000, b"1", b"\n")
 _WORDS = (b"devkit", b"", "Gr\u00fc\u00dfe".encode(), b"a longer text, with blanks")
 
 
@@ -31,6 +34,47 @@ def sample_requests(config: contract.ModelConfig) -> list[Wire]:
             ]
             requests.append(request_wire(rows))
     return requests
+
+
+def edge_requests(config: contract.ModelConfig) -> list[Wire]:
+    """Requests at the edges: zeros, NaN and infinities, odd texts, the largest batch, no options.
+
+    Integers stay small: they may be lengths or times, and a model would take them at their word.
+    """
+    specs = list(contract.inputs(config).values())
+    batch = 1 if config.max_batch_size else 0
+    requests = [
+        request_wire([_edge_row(spec, batch, zeros) for spec in specs]) for zeros in (True, False)
+    ]
+    generator = np.random.default_rng(1)
+    largest = min(config.max_batch_size, MOST_ROWS)
+    if largest > 3:
+        requests.append(request_wire([_row(spec, largest, 2, generator) for spec in specs]))
+    needed = [spec for spec in specs if not spec.optional]
+    if needed and len(needed) < len(specs):
+        requests.append(request_wire([_row(spec, batch, 2, generator) for spec in needed]))
+    return requests
+
+
+def _edge_row(spec: contract.IOSpec, batch: int, zeros: bool) -> TensorRow:
+    dims = tuple(_EDGE_EXTENT if size < 0 else size for size in spec.dims)
+    shape = (batch, *dims) if batch else dims
+    count = dtypes.element_count(shape)
+    if spec.datatype == "BYTES":
+        words = np.empty(count, dtype=np.object_)
+        words[:] = [b"" if zeros else _ODD_WORDS[index % len(_ODD_WORDS)] for index in range(count)]
+        return spec.name, spec.datatype, shape, dtypes.encode_bytes(words)
+    if spec.datatype == "BF16":
+        return spec.name, spec.datatype, shape, np.zeros(count, np.uint16).tobytes()
+    dtype = dtypes.NUMPY[spec.datatype]
+    values = np.zeros(count, dtype)
+    if not zeros and dtype.kind == "f":
+        info = np.finfo(dtype)
+        odd = [np.nan, np.inf, -np.inf, -0.0, info.tiny, info.max, info.min]
+        values[:] = [odd[index % len(odd)] for index in range(count)]
+    elif not zeros:
+        values[:] = 1
+    return spec.name, spec.datatype, shape, values.tobytes()
 
 
 def _has_free(config: contract.ModelConfig) -> bool:

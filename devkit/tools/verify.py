@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -24,14 +26,17 @@ from rich.text import Text
 from devkit.contract import config as contract
 from devkit.contract import recording
 from devkit.contract.differences import CLOSE, DIFFERS, SAME
+from devkit.contract.inspection import Held
 from devkit.contract.recording import Record, Wire
 from devkit.control import client as control
 from devkit.errors import ConfigError, ControlError, DevkitError, UnknownModelError
-from devkit.tools import compare, real_server
+from devkit.tools import compare, real_server, targets
 from devkit.tools.compare import Answer, OutputCheck, worst
 from devkit.tools.export import is_current
-from devkit.tools.real_server import Consent, RealServer
-from devkit.tools.samples import sample_requests
+from devkit.tools.real_server import Consent
+from devkit.tools.replay import GrpcStream, ReplayError
+from devkit.tools.samples import edge_requests, sample_requests
+from devkit.tools.targets import Target
 
 LOAD_SECONDS = 300.0
 ANSWER_SECONDS = 120.0
@@ -39,6 +44,7 @@ _CHANGED = (
     "it has changed since this export, so devkit's answers come from the export too; "
     "`devkit export --force` writes what is served now"
 )
+_VARIES = re.compile(r"#.*?\bdevkit:\s*varies\[([^\]]*)\]")
 _STYLE = {SAME: "green", CLOSE: "yellow", DIFFERS: "bold red"}
 
 
@@ -189,7 +195,7 @@ class _Asked:
     version: str
     origin: str
     number: int
-    recorded: Answer | None = None
+    recorded: tuple[Answer, ...] | None = None
 
 
 def verify(
@@ -202,6 +208,11 @@ def verify(
     console: Console | None = None,
     cache: Path | None = None,
     arguments: Sequence[str] = (),
+    generated: bool | None = None,
+    url: str = "",
+    grpc_url: str = "",
+    docker: str = "",
+    varies: Sequence[str] = (),
 ) -> VerifyReport:
     """Ask the real server what devkit was asked, over the exported repository or model at `path`.
 
@@ -213,25 +224,38 @@ def verify(
     `consent` is asked before anything is downloaded (None: agreed); how far a download is shows on
     `console` (stderr), and `progress` is told each step. `arguments` are further flags for the
     real server.
+
+    Requests made up from the configs are asked where there are no recorded ones, or always with
+    `generated`. The server is the wheel's, unless `url` (and `grpc_url`, for streams) names one
+    that runs, or `docker` an image. `varies` are outputs (`model.OUTPUT`) whose values are not
+    compared, as are those that a comment in the config names: `# devkit: varies[OUTPUT]`.
     """
     started = time.monotonic()
     say = progress or (lambda _: None)
     repository, names = models_at(Path(path))
     client = client or _running_client()
     records = _records(captures, client, names)
-    installation = real_server.ensure(cache, consent=consent, console=console)
-    flags = ["--model-control-mode=explicit", *arguments]
-    say(f"starting the real Triton server {real_server.SERVER_VERSION}")
-    with (
-        RealServer(repository, installation, arguments=flags) as server,
-        _Devkit(repository, client, names) as devkit,
-    ):
+    with contextlib.ExitStack() as stack:
+        if url:
+            server = stack.enter_context(targets.running(url, grpc_url))
+        elif docker:
+            say(f"starting {docker}")
+            server = stack.enter_context(targets.container(repository, docker, arguments))
+        else:
+            installation = real_server.ensure(cache, consent=consent, console=console)
+            say(f"starting the real Triton server {real_server.SERVER_VERSION}")
+            server = stack.enter_context(targets.wheel(repository, installation, arguments))
+        devkit = stack.enter_context(_Devkit(repository, client, names))
+        refused = _load_all(repository, names, server, say)
         checks = []
-        for name in names:
-            say(f"verifying {name}")
-            checks.append(_verify_model(name, repository, records.get(name, []), server, devkit))
-    seconds = time.monotonic() - started
-    return VerifyReport(Path(path), real_server.SERVER_VERSION, tuple(checks), seconds)
+        for number, name in enumerate(names, 1):
+            say(f"verifying {name} ({number} of {len(names)})")
+            if name in refused:
+                checks.append(ModelCheck(name, error=refused[name]))
+                continue
+            asked = _Asking(records.get(name, []), generated, _varying(repository, name, varies))
+            checks.append(_verify_model(name, asked, server, devkit))
+    return VerifyReport(Path(path), server.version, tuple(checks), time.monotonic() - started)
 
 
 def _running_client() -> control.Client | None:
@@ -244,15 +268,21 @@ def _running_client() -> control.Client | None:
 def models_at(path: Path) -> tuple[Path, list[str]]:
     """The repository and the names of the models meant by `path`: a repository, or one model."""
     path = path.expanduser().resolve()
-    if (path / "config.pbtxt").is_file():
+    if _is_model(path):
         return path.parent, [path.name]
-    names = sorted(file.parent.name for file in path.glob("*/config.pbtxt"))
+    names = sorted(folder.name for folder in path.glob("*") if _is_model(folder))
     if not names:
         raise VerifyError(
             f"{path} holds no exported model",
             remedy="name the folder given to `devkit export`, or one model's folder in it",
         )
     return path, names
+
+
+def _is_model(folder: Path) -> bool:
+    if (folder / "config.pbtxt").is_file():
+        return True
+    return any(one.parent.name.isdigit() for one in folder.glob("*/model.py"))
 
 
 def _records(
@@ -284,10 +314,11 @@ class _Devkit:
         self, repository: Path, client: control.Client | None, names: Sequence[str]
     ) -> None:
         self._repository = repository
-        self._client = client
         self._served: set[str] = set()
         self.changed: set[str] = set()
-        if client is not None and client.runtime.url("http"):
+        # Asked, not read off `client.runtime`: that may be of before the ports were open.
+        self._live = client.status().runtime if client is not None else None
+        if client is not None and self._live is not None and self._live.url("http"):
             ready = {row.name for row in client.models() if row.state == "READY"}
             self._served = {
                 name for name in ready.intersection(names)
@@ -307,13 +338,13 @@ class _Devkit:
         """Whether the user's own runtime serves it as it was exported."""
         return name in self._served
 
-    def url(self, name: str) -> str:
+    def url(self, name: str, protocol: str = "http") -> str:
         """`host:port` of a runtime that serves the model."""
-        if self._client is not None and self.serves(name):
-            return self._client.runtime.url("http")
+        if self._live is not None and self.serves(name):
+            return self._live.url(protocol)
         if self._own is None:
             self._own = self._start()
-        return self._own.runtime.url("http")
+        return self._own.runtime.url(protocol)
 
     def _start(self) -> control.Client:
         workspace = self._ends.enter_context(tempfile.TemporaryDirectory(prefix="devkit-verify-"))
@@ -333,37 +364,146 @@ class _Devkit:
         return started
 
 
-def _verify_model(
-    name: str, repository: Path, records: list[Record], server: RealServer, devkit: _Devkit
-) -> ModelCheck:
-    try:
-        missing = _missing_code(repository / name)
-    except ConfigError as problem:  # says line and column, which the real server's answer does not
-        return ModelCheck(name, error=problem.message)
-    if missing:  # the real server would hang for good
-        return ModelCheck(name, error=missing)
-    real = _Door(f"{server.host}:{server.http_port}")
-    status, body = real.post(f"/v2/repository/models/{name}/load", timeout=LOAD_SECONDS)
-    if status != 200:
-        why = real_server.explain(server.log()) if status == 500 else _error_text(body)
-        return ModelCheck(name, error=why)
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What to ask a model: recorded requests, made-up ones, and what varies by nature."""
+
+    records: list[Record]
+    generated: bool | None
+    varies: frozenset[str]
+
+
+def _varying(repository: Path, name: str, named: Sequence[str]) -> frozenset[str]:
+    """Outputs whose values are another each time: as the caller says, or the config's comments."""
+    found = {one.partition(".")[2] for one in named if one.partition(".")[0] == name}
+    file = repository / name / "config.pbtxt"
+    if file.is_file():
+        for match in _VARIES.finditer(file.read_text("utf-8", "replace")):
+            found |= {one.strip() for one in match[1].split(",")}
+    return frozenset(found)
+
+
+def _load_all(
+    repository: Path, names: Sequence[str], server: Target, say: Callable[[str], None]
+) -> dict[str, str]:
+    """Load every model before any is asked, ensembles last; why each that is not there is not."""
+    refused: dict[str, str] = {}
+    if not server.loads:
+        door = _Door(server.http)
+        for name in names:
+            if door.status(f"/v2/models/{name}/ready") != 200:
+                refused[name] = f"the server at {server.http} does not serve it"
+        return refused
+    everything = [one.name for one in sorted(repository.iterdir()) if _is_model(one)]
+    # A model may call any other: where one of them does, all are loaded, wanted or not.
+    wanted = list(names)
+    if any(_calls_others(repository / name) for name in names):
+        wanted += [name for name in everything if name not in names]
+    configs: dict[str, Any] = {}
+    for name in wanted:
+        try:
+            configs[name] = _config_of(repository / name)
+            missing = _missing_code(repository / name, configs[name])
+        except ConfigError as problem:  # says line and column, which the real server does not
+            refused[name] = problem.message
+            continue
+        if missing:  # the real server would hang for good
+            refused[name] = missing
+    real = _Door(server.http)
+    for name in sorted(wanted, key=lambda one: _is_ensemble(configs.get(one))):
+        if name in refused:
+            continue
+        say(f"loading {name}")
+        status, body = real.post(f"/v2/repository/models/{name}/load", timeout=LOAD_SECONDS)
+        if status != 200:
+            log = server.log()
+            refused[name] = real_server.explain(log) if status == 500 and log else _error_text(body)
+    return refused
+
+
+def _is_ensemble(config: Any) -> bool:
+    return config is not None and config.HasField("ensemble_scheduling")
+
+
+def _calls_others(folder: Path) -> bool:
+    files = folder.glob("*/**/*.py")
+    return any("InferenceRequest" in one.read_text("utf-8", "replace") for one in files)
+
+
+def _config_of(folder: Path) -> Any:
+    file = folder / "config.pbtxt"
+    text = file.read_text("utf-8") if file.is_file() else ""
+    return contract.parse(text, str(file))
+
+
+def _verify_model(name: str, asking: _Asking, server: Target, devkit: _Devkit) -> ModelCheck:
+    real = _Door(server.http)
     config = contract.from_json(real.get(f"/v2/models/{name}/config").decode())
-    if contract.is_decoupled(config):
-        return ModelCheck(name, skipped="decoupled: it answers on a gRPC stream only")
-    asked = list(_asked(config, records))
+    streams = contract.is_decoupled(config)
+    if streams and not server.grpc:
+        return ModelCheck(name, skipped="decoupled: name the server's gRPC address to ask it")
+    asked = list(_asked(config, asking))
     live = _against(name, asked, devkit)
     ours = _Door(devkit.url(name)) if live != "recorded" else None
     metadata = _compare_metadata(name, real, ours) if ours is not None else ""
-    checks = [_ask(name, one, real, ours, live) for one in asked]
+    with contextlib.ExitStack() as ends:
+        their_stream = ends.enter_context(_stream(server.grpc)) if streams else None
+        our_stream = (
+            ends.enter_context(_stream(devkit.url(name, "grpc"))) if streams and ours else None
+        )
+        sides = (their_stream or real, our_stream or ours)
+        checks = [_ask(name, one, sides, live, asking.varies) for one in asked]
     note = _CHANGED if name in devkit.changed else ""
     return ModelCheck(name, note=note, metadata=metadata, requests=tuple(checks))
 
 
-def _missing_code(folder: Path) -> str:
-    config = contract.parse(
-        (folder / "config.pbtxt").read_text("utf-8"), str(folder / "config.pbtxt")
-    )
-    if config.platform == "ensemble":
+@contextlib.contextmanager
+def _stream(address: str) -> Iterator[_Streams]:
+    door = GrpcStream(address, ANSWER_SECONDS)
+    try:
+        yield _Streams(door)
+    finally:
+        door.close()
+
+
+def _raw(held: Held) -> Any:
+    """The array as it travels: BF16 as its bits."""
+    array = held.array()
+    if held.datatype == "BF16":
+        return (array.view(np.uint32) >> 16).astype(np.uint16)
+    return array
+
+
+class _Streams:
+    """One server's gRPC stream: all responses to a request, in their order."""
+
+    def __init__(self, door: GrpcStream) -> None:
+        self._door = door
+
+    def answers(self, model: str, version: str, wire: Wire) -> tuple[Answer, ...]:
+        """The responses; an error is one, as it is on the stream."""
+        try:
+            found = self._door.infer(model, version, wire)
+        except ReplayError as problem:
+            raise VerifyError(problem.message, remedy=problem.remedy) from problem
+        return tuple(
+            Answer(500, error=one.error)
+            if one.error
+            else Answer(
+                200,
+                {
+                    held.name: compare.Tensor(
+                        held.name, held.datatype, tuple(held.shape), _raw(held)
+                    )
+                    for held in one.tensors
+                },
+            )
+            for one in found
+        )  # fmt: skip
+
+
+def _missing_code(folder: Path, config: Any) -> str:
+    if config.platform == "ensemble" or config.backend not in ("", "python") or config.platform:
         return ""
     file = config.default_model_filename or "model.py"
     versions = [path for path in folder.iterdir() if path.is_dir() and path.name.isdigit()]
@@ -373,14 +513,23 @@ def _missing_code(folder: Path) -> str:
     return f"{', '.join(lacking)} does not exist" if lacking else ""
 
 
-def _asked(config: contract.ModelConfig, records: list[Record]) -> Iterator[_Asked]:
-    for record in records:
+def _asked(config: contract.ModelConfig, asking: _Asking) -> Iterator[_Asked]:
+    for record in asking.records:
         if record.replies:
-            first = record.replies[0]
-            reply = compare.answer_of_record(first) if first.wire.whole else None
-            yield _Asked(record.request, record.version, "recorded", record.number, reply)
-    if not records:
-        for number, wire in enumerate(sample_requests(config), 1):
+            whole = all(one.wire.whole for one in record.replies) and not record.dropped
+            replies = tuple(compare.answer_of_record(one) for one in record.replies)
+            yield _Asked(
+                record.request,
+                record.version,
+                "recorded",
+                record.number,
+                replies if whole else None,
+            )
+    if asking.generated or (asking.generated is None and not asking.records):
+        made = sample_requests(config)
+        if asking.generated:
+            made += edge_requests(config)
+        for number, wire in enumerate(made, 1):
             yield _Asked(wire, "", "made up", number)
 
 
@@ -392,14 +541,45 @@ def _against(name: str, asked: list[_Asked], devkit: _Devkit) -> str:
     return "recorded" if asked and all(one.recorded for one in asked) else "export"
 
 
-def _ask(name: str, one: _Asked, real: _Door, ours: _Door | None, against: str) -> RequestCheck:
-    version = f"/versions/{one.version}" if one.version else ""
-    path = f"/v2/models/{name}{version}/infer"
-    theirs = real.infer(path, one.wire)
-    mine = ours.infer(path, one.wire) if ours is not None else one.recorded
+def _ask(
+    name: str,
+    one: _Asked,
+    sides: tuple[_Door | _Streams, _Door | _Streams | None],
+    against: str,
+    varies: frozenset[str],
+) -> RequestCheck:
+    real, ours = sides
+    theirs = real.answers(name, one.version, one.wire)
+    mine = ours.answers(name, one.version, one.wire) if ours is not None else one.recorded
     assert mine is not None  # "recorded" is only said where every request has its answer
-    outputs = tuple(compare.compare(theirs, mine))
-    return RequestCheck(name, one.origin, one.number, against, theirs.status, mine.status, outputs)
+    outputs = list(_compare_all(theirs, mine))
+    outputs = [_forgiven(output, varies) for output in outputs]
+    statuses = (theirs[0].status if theirs else 200, mine[0].status if mine else 200)
+    return RequestCheck(name, one.origin, one.number, against, *statuses, tuple(outputs))
+
+
+def _compare_all(theirs: Sequence[Answer], mine: Sequence[Answer]) -> Iterator[OutputCheck]:
+    """Every response against the other side's at the same place."""
+    if len(theirs) != len(mine):
+        detail = f"{len(theirs)} responses on the real server, {len(mine)} here"
+        yield OutputCheck("", DIFFERS, detail)
+        return
+    if not theirs:
+        yield OutputCheck("", SAME, "no response on both")
+    for number, (real, ours) in enumerate(zip(theirs, mine, strict=True), 1):
+        for output in compare.compare(real, ours):
+            if len(theirs) > 1:
+                label = f"response {number}"
+                detail = f"{label}: {output.detail}" if output.detail else label
+                output = replace(output, detail=detail)
+            yield output
+
+
+def _forgiven(output: OutputCheck, varies: frozenset[str]) -> OutputCheck:
+    """An output that is another each time, once its type and shape agree."""
+    if output.verdict == DIFFERS and output.unequal and output.name in varies:
+        return replace(output, verdict=SAME, detail="varies by nature: values not compared")
+    return output
 
 
 def _compare_metadata(name: str, real: _Door, ours: _Door) -> str:
@@ -432,11 +612,16 @@ class _Door:
         status, _, body = self._exchange("POST", path, b"", {}, timeout)
         return status, body
 
-    def infer(self, path: str, wire: Wire) -> Answer:
-        """The answer to a request in wire form."""
+    def status(self, path: str) -> int:
+        """The status of a GET."""
+        return self._exchange("GET", path, None, {}, ANSWER_SECONDS)[0]
+
+    def answers(self, model: str, version: str, wire: Wire) -> tuple[Answer, ...]:
+        """The one answer to a request in wire form."""
+        path = f"/v2/models/{model}{f'/versions/{version}' if version else ''}/infer"
         headers = {"Inference-Header-Content-Length": str(wire.header_length)}
         status, length, body = self._exchange("POST", path, wire.data, headers, ANSWER_SECONDS)
-        return compare.answer_of_http(status, length, body)
+        return (compare.answer_of_http(status, length, body),)
 
     def _exchange(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], timeout: float

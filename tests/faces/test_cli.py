@@ -41,7 +41,7 @@ def test_help_names_every_command(devkit):
         "serve", "start", "status", "models", "infer", "load", "unload", "reload", "scale",
         "logs", "stop", "export", "verify", "config", "record", "captures",
         "replay", "failures", "tensors", "compare", "top", "batches", "streams",
-        "sequences", "why", "profile", "stack", "check-determinism",
+        "sequences", "why", "profile", "stack", "check-determinism", "trace", "tui",
     ):  # fmt: skip
         assert f" {name} " in done.stdout
 
@@ -57,7 +57,10 @@ def test_help_brings_nothing_heavy():
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     loaded = set(done.stderr.split(","))
-    assert not loaded & {"numpy", "tritonclient", "grpc", "uvicorn", "starlette", "psutil", "torch"}
+    assert not loaded & {
+        "numpy", "tritonclient", "grpc", "uvicorn", "starlette", "psutil", "torch", "textual",
+        "httpx", "websockets", "debugpy", "orjson", "google.protobuf", "devkit.control.client",
+    }  # fmt: skip
     assert not [name for name in loaded if name.startswith(("devkit.core", "devkit.runtime"))]
 
 

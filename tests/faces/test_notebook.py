@@ -65,6 +65,19 @@ def test_a_notebook_of_the_tour_runs_from_top_to_bottom(path, workspace):
         assert "keeps serving" in text
         assert "1/model.py" in text
         assert 'name: "X"' in text
+    if path.stem == "02_step_into_execute":
+        assert "weigh_0: stopped at a breakpoint, Cell In[2], line 14" in text
+        assert "served: [2. 4. 6.]\nstands: weigh_0 in execute" in text
+        assert "{'Y': array([100., 200., 300.], dtype=float32)}" in text
+        assert "weigh_1: stopped at an exception, Cell In[2], line 13" in text
+        assert "array([100., 200., 300.], dtype=float32)" in text.rpartition("exception")[2]
+    if path.stem == "06_export_and_prove":
+        assert "[string-as-str]" in text
+        assert "[print-in-execute]" in text
+        assert "for Triton 24.10: nothing to say" in text
+        assert "model_warmup" in text
+        assert "--shm-size=256m" in text
+        assert "The real server answers the same" in text
 
 
 def _plain(output):

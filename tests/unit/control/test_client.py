@@ -270,6 +270,27 @@ def test_gauges_come_as_snapshots(client):
     stream.close()
 
 
+def test_gauges_come_also_where_events_never_pause(client):
+    enough = threading.Event()
+
+    def make_events():
+        while not enough.is_set():
+            client.stop_at_exceptions()
+
+    busy = threading.Thread(target=make_events)
+    busy.start()
+    stream = client.events(kinds=["debug"], gauges=0.2)
+    try:
+        seen = []
+        while seen.count(messages.Snapshot) < 3:
+            seen.append(type(next(stream)))
+        assert messages.Event in seen
+    finally:
+        enough.set()
+        busy.join()
+        stream.close()
+
+
 def test_what_a_model_prints_is_in_its_log(client):
     loud = (
         TWICE

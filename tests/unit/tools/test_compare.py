@@ -114,3 +114,12 @@ def test_the_worst_part_decides() -> None:
     assert worst([]) == SAME
     assert worst([SAME, CLOSE, SAME]) == CLOSE
     assert worst([DIFFERS, CLOSE]) == DIFFERS
+
+
+def test_an_output_without_its_bytes_is_told_and_not_raised() -> None:
+    row = {"name": "Y", "datatype": "FP32", "shape": [2], "parameters": {"binary_data_size": 0}}
+    head = json.dumps({"outputs": [row]}).encode()
+    empty = answer_of_http(200, len(head), head)
+    assert "without its data" in empty.error
+    (check,) = compare(empty, answer("FP32", np.zeros(2, np.float32)))
+    assert (check.verdict, "without its data" in check.detail) == (DIFFERS, True)

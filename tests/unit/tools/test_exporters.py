@@ -139,6 +139,24 @@ def test_a_curl_line_is_answered(client, tmp_path):
     assert line.count("\n") == 0
 
 
+def test_python_lines_are_answered(client, runtime):
+    client.infer("passer", {**VALUES, "IN_FP16": np.zeros((2, 1), np.float16)}, id="it's")
+    client.infer("shown", {"X": np.arange(1000, dtype=np.float32)}, parameters={"a": 1})
+    short, long = Captures.of(client)
+    assert long.python() == f"import devkit\ndevkit.replay({long.number})"
+    for each in (short, long):
+        subprocess.run(
+            [sys.executable, "-c", each.python()], cwd=runtime.workspace,
+            env=runtime.environment(), check=True,
+        )  # fmt: skip
+        again = client.captures()[-1]
+        for before, now in zip(
+            each.record.request.held("inputs"), again.request.held("inputs"), strict=True
+        ):
+            np.testing.assert_array_equal(before.array(), now.array())
+        assert again.id == each.info.id
+
+
 def test_a_generated_test_passes_and_notices_a_change(client, runtime, tmp_path):
     client.infer("shown", {"X": np.array([1, np.nan], np.float32)}, id="a")
     with pytest.raises(InferError):
