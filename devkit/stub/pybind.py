@@ -5,7 +5,7 @@ Models in the field match on these texts (and so do their tests); nothing else l
 
 from __future__ import annotations
 
-from typing import Any, Dict, NoReturn, Sequence, Tuple, Type, TypeVar
+from typing import Any, Dict, NoReturn, Optional, Sequence, Tuple, Type, TypeVar
 
 MODULE = "c_python_backend_utils"
 
@@ -34,7 +34,7 @@ def native(kind: Type[T]) -> Type[T]:
     return kind
 
 
-def _invoked(args: Sequence[Any], kwargs: Dict[str, Any]) -> str:
+def _invoked(args: Sequence[Any], kwargs: Optional[Dict[str, Any]]) -> str:
     shown = ", ".join(repr(value) for value in args if value is not MISSING)
     if kwargs:
         named = ", ".join(f"{name}={value!r}" for name, value in kwargs.items())
@@ -45,7 +45,7 @@ def _invoked(args: Sequence[Any], kwargs: Dict[str, Any]) -> str:
 def bad_constructor(
     signature: str,
     args: Sequence[Any],
-    kwargs: Dict[str, Any] = {},
+    kwargs: Optional[Dict[str, Any]] = None,
 ) -> TypeError:
     """TypeError of a constructor; `signature` is what follows the module name."""
     return TypeError(
@@ -58,7 +58,7 @@ def bad_call(
     function: str,
     signature: str,
     args: Sequence[Any],
-    kwargs: Dict[str, Any] = {},
+    kwargs: Optional[Dict[str, Any]] = None,
 ) -> TypeError:
     """TypeError of a method or function; `signature` is what pybind11 prints after `1. `."""
     return TypeError(
