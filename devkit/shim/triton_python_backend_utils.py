@@ -13,12 +13,12 @@ from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from devkit.stub.pb_utils import *
+    from devkit.stub.pb_utils import *  # noqa: F403
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _spec = None
 try:
-    import c_python_backend_utils
+    import c_python_backend_utils  # noqa: F401  (only the real backend's stub has it)
 except ImportError:
     pass
 else:
