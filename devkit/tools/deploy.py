@@ -178,6 +178,7 @@ inputs = []
 result = client.infer({name!r}, inputs{extra})
 for name in {list(outputs)!r}:
     print(name, result.as_numpy(name))
+client.close()
 '''
 
 
@@ -199,13 +200,14 @@ client.async_stream_infer({name!r}, inputs, enable_empty_final_response=True{ext
 while True:
     result, error = responses.get(timeout=60)
     if error is not None:
+        client.close()
         sys.exit(str(error))
     for name in {list(outputs)!r}:
         if result.as_numpy(name) is not None:
             print(name, result.as_numpy(name))
     if result.get_response().parameters["triton_final_response"].bool_param:
         break
-client.stop_stream()
+client.close()
 '''
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from devkit.tools.verify import verify
 from devkit.tools.verify_page import page
 from tests.support.live import DOUBLE, DOUBLE_CONFIG, Live, live, write_model
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 COMMENTED = "# Tuned by hand.\n" + DOUBLE_CONFIG
 USES = """
 import idna
@@ -144,6 +146,19 @@ def test_a_client_that_runs(client: Client, tmp_path: Path) -> None:
     command = [sys.executable, str(program), client.runtime.url("http")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.stdout.strip() == "Y [0. 2. 4.]", done.stderr
+
+
+def test_a_client_that_reads_a_stream(runtime: Live, client: Client, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "square", runtime.repository / "square")
+    (runtime.repository / "square" / "client.py").unlink()
+    client.load("square")
+    exporting.write(client, ExportAsked(str(tmp_path / "out"), ("square",), client=True))
+    program = tmp_path / "out" / "square" / "client.py"
+    command = [sys.executable, str(program), client.runtime.url("grpc")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    client.unload("square")
+    assert done.stdout.splitlines()[:2] == ["SQUARE [1]", "SQUARE [4]"], done.stderr
+    assert done.returncode == 0
 
 
 def test_another_version_beside_the_first(client: Client, tmp_path: Path) -> None:
