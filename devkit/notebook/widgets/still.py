@@ -189,7 +189,8 @@ def _shown(part: dict[str, Any]) -> str:
             f'<div class="devkit-dim">{one["layout"]} · {escape(one["scaling"])}</div>'
         )
     if part.get("series"):
-        return _line(part["series"])
+        text = f"<pre>{escape(part['text'])}</pre>" if part.get("text") else ""
+        return _line(part["series"]) + text
     if part.get("table"):
         cells = part["table"]["cells"]
         heads = ["", *(str(index) for index in range(len(cells[0]) if cells else 0))]

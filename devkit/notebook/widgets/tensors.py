@@ -71,7 +71,8 @@ def _plainly(view: TensorView) -> dict[str, Any]:
     """What shows a tensor best."""
     found = view.to_dict()
     parts = {key: found[key] for key in ("picture", "series", "table", "texts") if found.get(key)}
-    if not parts and view.summary.first:
+    few = view.summary.count <= len(view.summary.first)
+    if (not parts or (few and "series" in parts)) and view.summary.first:
         dots = " …" if view.summary.count > len(view.summary.first) else ""
         parts["text"] = " ".join(view.summary.first) + dots
     return parts
