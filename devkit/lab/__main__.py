@@ -168,7 +168,7 @@ def _jupyter(
             f"--ServerApp.port={options.lab_port}",
             f"--ServerApp.root_dir={Path.cwd()}",
             f"--LabApp.default_url=/lab{_first_notebook(options.notebooks)}",
-            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdates",
+            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
             # A login shell, which is its choice, sets the path anew.
             f"--ServerApp.terminado_settings=shell_command={[_shell()]}",
         ]  # fmt: skip

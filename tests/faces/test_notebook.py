@@ -71,6 +71,19 @@ def test_a_notebook_of_the_tour_runs_from_top_to_bottom(path, workspace):
         assert "{'Y': array([100., 200., 300.], dtype=float32)}" in text
         assert "weigh_1: stopped at an exception, Cell In[2], line 13" in text
         assert "array([100., 200., 300.], dtype=float32)" in text.rpartition("exception")[2]
+    if path.stem == "03_see_a_tensor":
+        assert "rings NaN in nothing" in text
+        assert "black NaN in ['probes/normal', 'outputs/SHARE']" in text
+        assert "normal: 18,432 of 18,432 values are NaN" in text
+        assert "ValueError: a picture of one colour" in text
+        assert "1 of 1 request answered otherwise than recorded" in text
+        assert re.search(r"then: Failed .*a picture of one colour\nnow: .*array\(\[0\.", text)
+    if path.stem == "04_read_a_trace":
+        assert "12 requests, " in text
+        assert re.search(r"^slow: embed_0_1 \(pid \d+\)$", text, re.MULTILINE)
+        assert "instances were busy" in text
+        assert re.search(r"^embed_0_0 +pid \d+ +[1-9]\S* MB of shared memory", text, re.MULTILINE)
+        assert "slow.json: " in text
     if path.stem == "06_export_and_prove":
         assert "[string-as-str]" in text
         assert "[print-in-execute]" in text
