@@ -86,7 +86,7 @@ class Bls:
         if caller is None:
             return
         for request in list(caller.calls.values()):
-            self._engine.cancel(request)
+            self._engine.withdraw(request)
         caller.forget()
 
     def _let_go(self, caller: Caller, message: dict[str, Any]) -> None:
@@ -168,7 +168,7 @@ class Bls:
     ) -> None:
         if number in caller.calls and not request.done:
             self._refuse(instance, caller, number, request, text)
-            self._engine.cancel(request)
+            self._engine.withdraw(request)
 
     def _check_mode(self, instance: Instance, header: dict[str, Any]) -> None:
         """Refuse, or warn of, a call that the table of modes has something against."""

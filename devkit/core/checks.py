@@ -23,6 +23,9 @@ BATCH_NOTE = (
     "docs for more info on max_batch_size."
 )
 
+LONGEST_ID = 128
+"""Bytes that a sequence's id may have."""
+
 
 class LateRefusal(InferError):
     """A refusal that the real server gives from behind the queue, not to the caller at once."""
@@ -44,6 +47,15 @@ class Fit:
     sizes: tuple[int, ...]
     strings: tuple[tuple[int, int], ...]
     batch_key: tuple[object, ...]
+
+
+def check_sequence_id(identity: int | str) -> None:
+    """Refuse an id that is too long, whether or not the model has sequences at all."""
+    if isinstance(identity, str) and len(identity.encode("utf-8", "surrogateescape")) > LONGEST_ID:
+        raise InferError(
+            f"string correlation ID cannot be longer than {LONGEST_ID} characters",
+            Code.UNSUPPORTED,
+        )
 
 
 def _server_order(request: Request) -> tuple[TensorSpec, ...]:
@@ -244,6 +256,6 @@ def execute_failed(instance: str, error: str) -> InferError:
     )
 
 
-def cancelled(request: Request) -> InferError:
-    """The answer to a request that was cancelled before an instance had it."""
-    return InferError(f"{request.label()}Request cancelled", Code.CANCELLED)
+def cancelled() -> InferError:
+    """The answer to a request that was cancelled before an instance had it: a code, no words."""
+    return InferError("", Code.CANCELLED)

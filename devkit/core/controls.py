@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from devkit.contract import tensors
+from devkit.core.checks import LONGEST_ID
 from devkit.core.request import Buffer, Description, NullRequest, Request, SharedPlace, TensorSpec
 from devkit.errors import Code, InferError, LoadError
 from devkit.transport import dtypes
 
 START, END = 1, 2
-LONGEST_ID = 128
-"""Characters that a sequence's id may have."""
 
 _FORMATS = {"int32_false_true": "<i", "fp32_false_true": "<f", "bool_false_true": "<?"}
 _TYPES = {"int32_false_true": "INT32", "fp32_false_true": "FP32", "bool_false_true": "BOOL"}

@@ -24,6 +24,7 @@ from devkit.core.regions import Regions
 from devkit.core.repository import IndexEntry, Repository
 from devkit.core.request import Request
 from devkit.core.response_cache import ResponseCache
+from devkit.core.scheduler import DirectScheduler
 from devkit.core.spinner import Spinner
 from devkit.core.statistics import to_message
 from devkit.core.taps import Taps
@@ -261,12 +262,21 @@ class Engine:
         return self._custom_metrics.families()
 
     def cancel(self, request: Request) -> None:
-        """Nobody waits for `request` any more: take it out of a queue, or tell its instance."""
+        """Nobody waits for `request` any more: tell the queue or the instance that has it."""
         if request.done:
             return
         request.cancelled = True
         if request.owner is not None:
             request.owner.cancel(request)
+
+    def withdraw(self, request: Request) -> None:
+        """The same for one that must not run any more: out of its queue, wherever it waits."""
+        scheduler = request.owner
+        if not request.done and isinstance(scheduler, DirectScheduler):
+            request.cancelled = True
+            scheduler.withdraw(request)
+        else:
+            self.cancel(request)
 
     def request_slab(self, name: str) -> Slab | None:
         """Where to receive a large body for `name`; None if there is no such model."""

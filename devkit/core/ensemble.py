@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from devkit.core import checks
 from devkit.core.model import Model
 from devkit.core.request import (
     Buffer,
@@ -23,7 +22,7 @@ from devkit.core.request import (
     TensorSpec,
 )
 from devkit.core.taps import Taps
-from devkit.errors import InferError
+from devkit.errors import Code, InferError
 
 _DESCRIPTIONS = 512
 Value = tuple[TensorSpec, Buffer]
@@ -107,7 +106,8 @@ class Run:
     def _advance(self, flow: Flow) -> None:
         """Start every step whose inputs are settled; end the flow when none is left."""
         if self.request.cancelled and flow.waiting:
-            self._fail(checks.cancelled(self.request))
+            text = f"{self.request.label()}Request cancelled"
+            self._fail(InferError(text, Code.CANCELLED))
             return
         for step in [step for step in flow.waiting.values() if self._settled(flow, step)]:
             if step.index in flow.waiting:

@@ -809,9 +809,10 @@ def _free_copies(request: Request) -> None:
 
 
 def _extra(request: Request) -> dict[str, Any] | None:
-    if not (request.correlation_id or request.flags or request.timeout or request.priority):
+    sequenced = request.correlation_id or request.flags
+    if not (sequenced or request.timeout or request.priority or request.cancelled):
         return None if request.trace is None else messages.TRACED
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = {"cancelled": True} if request.cancelled else {}
     if request.trace is not None:
         extra["traced"] = True
     if request.correlation_id:

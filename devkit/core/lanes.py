@@ -35,6 +35,8 @@ class Executor(Protocol):
 
     def cancel(self, request: Request) -> None: ...
 
+    def give_up(self, sequence: Sequence) -> None: ...
+
 
 class Sequence:
     """One sequence: its requests to come, where it runs, and when it was last heard of."""
@@ -88,8 +90,16 @@ class DirectLane(Lane):
         self._timer: asyncio.TimerHandle | None = None
 
     def dispatch(self) -> None:
-        ready = [each for each in self.slots if each and each.queue and each.running is None]
-        if not ready or self.worker.room() < FULL_ROOM:
+        if self.worker.room() < FULL_ROOM:
+            return
+        ready = []
+        for each in list(self.slots):
+            if each and each.queue and each.running is None:
+                if each.queue[0].cancelled:
+                    self._batcher.give_up(each)
+                else:
+                    ready.append(each)
+        if not ready:
             return
         reason = SLOTS
         if self._delay and len(ready) < self._enough:
@@ -149,13 +159,15 @@ class OldestLane(Lane):
         self._batcher.execute(self.worker, requests, reason)
 
     def add(self, sequence: Sequence, request: Request) -> None:
-        if sequence.running is None:
+        if sequence.running is None and sequence.queue[0].cancelled:
+            self._batcher.give_up(sequence)
+        elif sequence.running is None:
             sequence.running = sequence.queue.popleft()
             self.dynamic.put(sequence.running)
             sequence.running.owner = self._batcher
 
     def dispatch(self) -> None:
-        for sequence in self.slots:
+        for sequence in list(self.slots):
             if sequence and sequence.queue and sequence.running is None:
                 self.add(sequence, sequence.queue[0])
         self.dynamic.dispatch()

@@ -210,6 +210,8 @@ class Model:
 
     def fit(self, request: Request) -> None:
         """Check `request` and note what it means here. Raises InferError where it does not fit."""
+        if request.correlation_id:
+            checks.check_sequence_id(request.correlation_id)
         memo = request.description.memo
         fit = memo.get(self.generation)
         if fit is None:

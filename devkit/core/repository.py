@@ -422,8 +422,10 @@ class Repository:
             return await self._start_ensemble(name, folder, config, version)
         if "EXECUTION_ENV_PATH" in config.parameters:
             self._stage(name, str(version), "unpack and look at its environment")
-        environment = await environments.of_model(name, config, folder, options.python)
         normal = self._normalize(config, name)
+        if normal.backend == "python":
+            backends.check_parameters(normal)
+        environment = await environments.of_model(name, config, folder, options.python)
         model = Model(name, version, normal, folder, options, self.launcher, self.taps, environment)
         # Code of another backend is nothing that could be asked to complete the config.
         runs = normal.backend == "python" or model.is_python_based

@@ -123,6 +123,14 @@ class DirectScheduler:
                 worker.execute([request])
 
     def cancel(self, request: Request) -> None:
+        """Nothing: as in the real server, a queued request runs all the same, and may ask.
+
+        One that is meant for a debugger's instance is taken out.
+        """
+        if request.steer:
+            self.withdraw(request)
+
+    def withdraw(self, request: Request) -> None:
         """Take a queued request out and answer it as cancelled."""
         waiting = self.steered if request.steer else self.queue
         try:
@@ -130,7 +138,7 @@ class DirectScheduler:
         except ValueError:
             return
         request.owner = None
-        self.refuse(request, cancelled(request), "CANCELED")
+        self.refuse(request, cancelled(), "CANCELED")
 
     def give_back(self, requests: list[Request]) -> None:
         """Put requests that an instance never began back in front."""
@@ -187,6 +195,9 @@ class QueuePolicy:
 
 NO_POLICY = QueuePolicy()
 
+# The real server's batcher makes up batches before an instance is free for them: two for each.
+_AHEAD = 2
+
 
 class DynamicBatcher(DirectScheduler):
     """Collects requests into batches as the real server's dynamic batcher does.
@@ -227,6 +238,7 @@ class DynamicBatcher(DirectScheduler):
         every = (policy, *self._policies.values())
         self._timed = any(each.timed for each in every)
         self._bounded = any(each.max_size for each in every)
+        self._ahead = 0 if self._timed or self._bounded or levels else _AHEAD
 
     def submit(self, request: Request) -> None:
         if request.steer:
@@ -307,10 +319,15 @@ class DynamicBatcher(DirectScheduler):
 
     def _collect(self) -> tuple[list[Request], int]:
         """The next batch, taken off the queue, or the nanoseconds to wait for more of it."""
+        count, wait = self._measure(self.queue)
+        return self._take(count), wait
+
+    def _measure(self, queue: deque[Request]) -> tuple[int, int]:
+        """How many of `queue` are the next batch; if none, the nanoseconds to wait for more."""
         total, count, best = 0, 0, 0
         key, full, other, exact = None, False, False, 0
-        oldest = self.queue[0].times.queue_start
-        for request in self.queue:
+        oldest = queue[0].times.queue_start
+        for request in queue:
             size = request.batch_size
             if count:
                 if total + size > self._largest and not best:
@@ -332,14 +349,14 @@ class DynamicBatcher(DirectScheduler):
         if best and not overdue:
             filled = exact == self._max or (not self._preferred and total == self._max)
             self._reason = FULL if filled else PREFERRED if exact else TOO_LARGE
-            return self._take(best), 0
+            return best, 0
         if full or overdue or not self._delay or total >= self._largest:
             self._reason = self._why(total, full, other, overdue)
-            return self._take(count), 0
+            return count, 0
         wait = oldest + self._delay - now
         if self._timed:
             wait = min(wait, self._soonest_late(count, now))
-        return [], max(wait, 1)
+        return 0, max(wait, 1)
 
     def _why(self, total: int, full: bool, other: bool, overdue: bool) -> int:
         if total >= self._max:
@@ -392,8 +409,33 @@ class DynamicBatcher(DirectScheduler):
         return soonest
 
     def cancel(self, request: Request) -> None:
+        if self.may_withdraw(request):
+            self.withdraw(request)
+
+    def may_withdraw(self, request: Request) -> bool:
+        """Whether cancelling takes a queued request out: not if it would be in a batch by now."""
+        return bool(request.steer) or request not in self._batched()
+
+    def _batched(self) -> set[Request]:
+        """Requests that the real server would have in batches that wait for an instance.
+
+        With no delay set, the last of those batches began with one request; more join it only when
+        the first batch has gone. With a queue policy or priorities, none is made up ahead.
+        """
+        waiting, found = self.queue.copy(), set[Request]()
+        most = self._ahead * len(self.workers)
+        for place in range(most):
+            count = self._measure(waiting)[0] if waiting else 0
+            if not count:
+                break
+            if place == most - 1 and not self._delay:
+                count = 1
+            found.update(waiting.popleft() for _ in range(count))
+        return found
+
+    def withdraw(self, request: Request) -> None:
         self._delayed.discard(request)
-        super().cancel(request)
+        super().withdraw(request)
 
     def fail_all(self, error: InferError) -> None:
         self._delayed.clear()

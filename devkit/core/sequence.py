@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from devkit.core.checks import cancelled
-from devkit.core.controls import END, LONGEST_ID, START, Controls
+from devkit.core.controls import END, START, Controls
 from devkit.core.lanes import DirectLane, Lane, OldestLane, Sequence
 from devkit.core.request import NullRequest, Request
 from devkit.core.scheduler import DirectScheduler, Worker
-from devkit.errors import Code, InferError
+from devkit.errors import InferError
 
 
 class Host(Protocol):
@@ -66,11 +66,6 @@ class SequenceBatcher(DirectScheduler):
     def submit(self, request: Request) -> None:
         """Queue `request` in its sequence. Raises InferError where it belongs to none."""
         name = self._host.name
-        if len(str(request.correlation_id)) > LONGEST_ID:
-            raise InferError(
-                f"string correlation ID cannot be longer than {LONGEST_ID} characters",
-                Code.UNSUPPORTED,
-            )
         if request.batch_size != 1:
             raise InferError(
                 f"inference request to model '{name}' must specify batch-size 1 due to "
@@ -144,6 +139,9 @@ class SequenceBatcher(DirectScheduler):
         while self._free and self._backlog:
             sequence = self._backlog.popleft()
             if sequence.over():
+                continue
+            if any(request.cancelled for request in sequence.queue):
+                self.give_up(sequence)
                 continue
             slot, _, lane = heapq.heappop(self._free)
             sequence.lane, sequence.slot = lane, slot
@@ -333,10 +331,34 @@ class SequenceBatcher(DirectScheduler):
         return sum(1 for _ in self._waiting())
 
     def cancel(self, request: Request) -> None:
+        """Nothing at once: the sequence is given up when the turn of `request` has come."""
+        sequence = self._of.get(request)
+        lane = sequence.lane if sequence is not None else None
         if request in self._lost:
             self._lost.discard(request)
-            self.refuse(request, cancelled(request), "CANCELED")
-            return
+            self.refuse(request, cancelled(), "CANCELED")
+        elif sequence is None or sequence.running is not request:
+            self.dispatch()
+        elif isinstance(lane, OldestLane) and lane.dynamic.may_withdraw(request):
+            self.withdraw(request)
+
+    def give_up(self, sequence: Sequence) -> None:
+        """A request of it was cancelled before it ran: as in the real server, the sequence ends
+        here, and what follows is answered in the same way."""
+        waiting = list(sequence.queue)
+        sequence.queue.clear()
+        self._end(sequence)
+        for request in waiting:
+            self._of.pop(request, None)
+            request.owner = None
+        if sequence.lane is not None and sequence.over():
+            self._leave(sequence)
+            asyncio.get_running_loop().call_soon(self.dispatch)
+        for request in waiting:
+            self.refuse(request, cancelled(), "CANCELED")
+
+    def withdraw(self, request: Request) -> None:
+        """Take a queued request out and answer it as cancelled; its sequence goes on."""
         sequence = self._of.pop(request, None)
         if sequence is None:
             return
@@ -351,7 +373,7 @@ class SequenceBatcher(DirectScheduler):
             self._end(sequence)
         if sequence.over():
             self._leave(sequence)
-        self.refuse(request, cancelled(request), "CANCELED")
+        self.refuse(request, cancelled(), "CANCELED")
         self.dispatch()
 
     def fail_all(self, error: InferError) -> None:

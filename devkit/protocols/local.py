@@ -56,7 +56,7 @@ class Engine(Protocol):
 
     def infer(self, request: Request) -> None: ...
 
-    def cancel(self, request: Request) -> None: ...
+    def withdraw(self, request: Request) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class _Connection:
         elif kind == messages.BLS_CANCEL:
             for sequence in messages.parse_sequences(payload):
                 if sequence in self._running:
-                    self._engine.cancel(self._running[sequence])
+                    self._engine.withdraw(self._running[sequence])
         else:
             raise ValueError(f"unexpected frame of kind {kind}")
 
@@ -345,7 +345,7 @@ class _Connection:
         self._socket.close()
         self._server.forget(self)
         for request in list(self._running.values()):
-            self._engine.cancel(request)
+            self._engine.withdraw(request)
         for block in self._blocks.values():
             block.release()
         self._blocks.clear()

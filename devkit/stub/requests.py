@@ -383,8 +383,11 @@ class Inbox:
             request._release = REQUEST_RELEASE_ALL
             request._lease = None
             request._called = None
-            if extra is not messages.NO_EXTRA and "traced" in extra:
-                self.traced.append(sequence)
+            if extra is not messages.NO_EXTRA:
+                if "traced" in extra:
+                    self.traced.append(sequence)
+                if "cancelled" in extra and link.current is not None:
+                    link.current.cancel([sequence])
             for tensor in tensors:
                 if type(tensor) is Place:
                     leases.append((sequence, self._lend(request)))

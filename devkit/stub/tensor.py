@@ -72,8 +72,11 @@ class Tensor:
         return list(self._shape)
 
     def triton_dtype(self) -> str:
-        """The tensor's data type as a config spells it, `TYPE_FP32`."""
-        return dtypes.to_config(self._datatype)
+        """Raises TypeError: the backend has this method, but no Python type for what it returns."""
+        raise TypeError(
+            "Unable to convert function return value to a Python type! The signature was\n"
+            f"\t(self: {pybind.MODULE}.Tensor) -> TRITONSERVER_datatype_enum"
+        )
 
     def is_cpu(self) -> bool:
         """Whether the tensor lies in host memory."""

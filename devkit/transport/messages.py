@@ -121,7 +121,7 @@ class WireRequest:
 
     `extra` holds what few requests have: `correlation_id` (int or str), `flags`, `timeout`
     (microseconds), `priority`, `trace` (JSON text of the trace context), `traced` (its spans are
-    wanted: SPANS, before the request's last response).
+    wanted: SPANS, before the request's last response), `cancelled` (its client has gone already).
     """
 
     sequence: int

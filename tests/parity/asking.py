@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from google.protobuf.json_format import MessageToDict
 from tritonclient.grpc import service_pb2 as pb
@@ -225,7 +225,7 @@ class Logged:
 
     def ask(self, session: Session) -> Answer:
         start = len(session.log())
-        answer = self.asked.ask(session)
+        answer = self.asked.ask(session)  # the lines may come later: through pipes
         deadline = time.monotonic() + 3.0
         while True:
             lines = re.findall(self.pattern, session.log()[start:], re.MULTILINE)
@@ -246,7 +246,11 @@ class Metrics:
         return {"metrics": sorted(re.findall(self.pattern, body, re.MULTILINE))}
 
 
-Asked = Http | Grpc | Stream | Pause | Until | Quiet | Together | GivenUp | Logged | Metrics
+class Asked(Protocol):
+    """Whatever can be asked of a server."""
+
+    def ask(self, session: Session) -> Answer:
+        """What the server answers; {} where that is no part of the comparison."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +269,7 @@ class Case:
         differs: why devkit answers otherwise on purpose; the answers must then differ.
         setup: which pair of servers it is asked of.
         issue: 3 marks what the whole contract brings; `--parity-issue=2` leaves those out.
-        side_by_side: ask both servers at once; for what waits more than it works.
+        alone: ask one server after the other: not both at once.
     """
 
     name: str
@@ -279,7 +283,7 @@ class Case:
     differs: str = ""
     setup: str = "serving"
     issue: int = 2
-    side_by_side: bool = False
+    alone: bool = False
 
     def ask(self, session: Session) -> Answer:
         """Ask it all; the answers that say something, and the log patterns that were missed."""

@@ -13,7 +13,7 @@ from tests.parity.asking import (
     replacing,
     unload,
 )
-from tests.support.lifecycle import COMPLETIONS
+from tests.support.lifecycle import COMPLETIONS, FORCED
 
 HELPER = r"  [^ ]*triton_python_backend_utils\.py\(\d+\): \w+\\\\n"
 COMPLETED = [
@@ -68,4 +68,14 @@ ENDED = [
     )
     for name in ("finalizes", "finalizes_badly")
 ]
-CASES = [*COMPLETED, *IMPORTED, *ENDED]
+FORCES = [
+    Case(
+        f"parameters: FORCE_CPU_ONLY_INPUT_TENSORS {name}",
+        (load(f"force_cpu_{name}"),),
+        "3",
+        setup="lifecycle",
+        issue=3,
+    )
+    for name in FORCED
+]
+CASES = [*FORCES, *COMPLETED, *IMPORTED, *ENDED]

@@ -9,6 +9,8 @@ from tests.parity.asking import (
     act_batch,
     action,
     addresses,
+    binary,
+    element,
     evaluate,
     given,
     infer,
@@ -255,4 +257,38 @@ GIVEN = [
     Case("inputs as given", (infer("actor", [X, action("unchanged")]),), "3", status=200),
 ]
 
-CASES = [*RETURNS, *GIVEN]
+TAKEN = "x = pb_utils.get_input_tensor_by_name(requests[0], 'X')\n"
+HANDED_ON = "return [pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack('Y', WHAT)])]"
+BF16 = [
+    Case(
+        f"BF16: {name}",
+        (
+            binary(
+                "script_bf16",
+                [
+                    ("CODE", "BYTES", [1], element((TAKEN + code).encode())),
+                    ("X", "BF16", [3], b"\x80\x3f\x00\x40\x40\x40"),
+                ],
+                outputs=[
+                    {"name": "Y", "parameters": {"binary_data": asked}},
+                    {"name": "RESULT"},
+                ],
+            ),
+        ),
+        "3",
+        setup="contract",
+        issue=3,
+    )
+    for name, asked, code in (
+        ("says", True, "return [text([x.name(), list(x.shape()), x.is_cpu()])]"),
+        ("as_numpy", True, "return [text(str(tried(lambda: x.as_numpy())))]"),
+        ("device", True, "return [text(str(x.__dlpack_device__()))]"),
+        ("handed on", True, HANDED_ON.replace("WHAT", "x")),
+        ("handed on as capsule", True, HANDED_ON.replace("WHAT", "x.to_dlpack()")),
+        ("as JSON", False, HANDED_ON.replace("WHAT", "x")),
+        ("NumPy's name", True, "return [text(str(pb_utils.triton_to_numpy_type(14)))]"),
+    )
+]
+TYPE_OF = "pb_utils.Tensor('T', np.zeros(2, np.float32)).triton_dtype()"
+NO_TYPE = [Case("triton_dtype has no Python type", (evaluate(TYPE_OF),), "3", issue=3)]
+CASES = [*RETURNS, *GIVEN, *BF16, *NO_TYPE]

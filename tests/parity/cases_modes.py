@@ -80,7 +80,6 @@ TOGETHER = [
         "3",
         setup="contract",
         issue=3,
-        side_by_side=True,
     )
     for mode in modes.MODES
     for execute in modes.EXECUTES

@@ -41,7 +41,6 @@ def case(name: str, *asked: Any) -> Case:
         "4",
         setup="sequences",
         issue=3,
-        side_by_side=True,
         blur=either,
     )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from tests.support.around import AROUND, GUARDED
 from tests.support.lifecycle import LIFECYCLE
 from tests.support.models import LOADED_ON_REQUEST, NO_FILE, SERVED
 from tests.support.repository import write_repository
-from tests.support.scripts import FLOWS, SCRIPTS
+from tests.support.scripts import BF16, FLOWS, QUEUES, SCRIPTS
 from tests.support.sequences import SEQUENCES
 from tests.support.session import Session, StartError
 
@@ -72,14 +74,29 @@ class Servers:
         self._failed: dict[tuple[str, str], str] = {}
 
     def get(self, setup: str, kind: str) -> Session:
+        (session,) = self.both(setup, [kind])
+        return session
+
+    def both(self, setup: str, kinds: Sequence[str]) -> list[Session]:
+        """The servers of those kinds, started at once where they do not run yet."""
+        repository = self.folder / setup
+        if not repository.exists():
+            write_repository(repository, _SETUPS[setup])
+        if len(kinds) == 1 or all((setup, kind) in self._running for kind in kinds):
+            return [self._get(setup, kind, repository) for kind in kinds]
+        with ThreadPoolExecutor(1) as pool:
+            # Not the real one in the thread: it would be ended with the thread that started it.
+            ours = pool.submit(self._get, setup, "devkit", repository)
+            made = {"real": self._get(setup, "real", repository), "devkit": ours.result()}
+        return [made[kind] for kind in kinds]
+
+    def _get(self, setup: str, kind: str, repository: Path) -> Session:
         if (setup, kind) in self._failed:
             pytest.fail(self._failed[setup, kind], pytrace=False)
         if (setup, kind) not in self._running:
-            repository = self.folder / setup
-            if not repository.exists():
-                write_repository(repository, _SETUPS[setup])
             try:
-                self._running[setup, kind] = Session(kind, repository, _ARGUMENTS[setup])
+                arguments = [*_ARGUMENTS[setup], _SOON]
+                self._running[setup, kind] = Session(kind, repository, arguments)
             except (StartError, RealServerError) as failure:
                 # Not tried once more for each of its cases.
                 self._failed[setup, kind] = f"the {kind} server of {setup!r} did not start"
@@ -96,14 +113,19 @@ class Servers:
             pytest.fail(f"the {kind} server ended with {session.server.returncode}:\n{log}")
 
     def close(self) -> None:
-        failures = []
-        for session in self._running.values():
-            try:
-                session.close()
-            except AssertionError as failure:
-                failures.append(str(failure))
+        sessions = list(self._running.values())
         self._running.clear()
+        with ThreadPoolExecutor(len(sessions) or 1) as pool:
+            failures = [failure for failure in pool.map(_close, sessions) if failure]
         assert not failures, failures
+
+
+def _close(session: Session) -> str:
+    try:
+        session.close()
+    except AssertionError as failure:
+        return str(failure)
+    return ""
 
 
 # `serving` is never asked to load, so that its readiness stays; `loading` starts with nothing.
@@ -112,19 +134,20 @@ _SETUPS: dict[str, Any] = {
     "counting": [model for model in SERVED if model.name in ("actor", "actor_batch", "add_sub")],
     "loading": [*SERVED[:2], *LOADED_ON_REQUEST],
     "no_file": [NO_FILE],
-    "contract": [*SCRIPTS, *FLOWS],
+    "contract": [*SCRIPTS, BF16, *FLOWS, *QUEUES],
     "lifecycle": LIFECYCLE,
     "sequences": SEQUENCES,
     "around": AROUND,
     "guarded": GUARDED,
 }
+# What the real server never answers would keep it from ending.
+_SOON = "--exit-timeout-secs=2"
 _ARGUMENTS: dict[str, list[str]] = {
     "serving": [],
     "counting": [],
     "loading": ["--model-control-mode=explicit"],
     "no_file": ["--model-control-mode=explicit"],
-    # What the real server never answers would keep it from ending.
-    "contract": ["--model-control-mode=explicit", "--load-model=*", "--exit-timeout-secs=2"],
+    "contract": ["--model-control-mode=explicit", "--load-model=*"],
     "lifecycle": ["--model-control-mode=explicit"],
     "sequences": [],
     "around": [

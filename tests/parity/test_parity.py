@@ -19,6 +19,7 @@ from tests.parity import (
     cases_load,
     cases_model,
     cases_modes,
+    cases_queued,
     cases_running,
     cases_sequences,
     cases_stats,
@@ -37,6 +38,7 @@ CASES = [
     *cases_decoupled.CASES,
     *cases_bls.CASES,
     *cases_running.CASES,
+    *cases_queued.CASES,
     *cases_lifecycle.CASES,
     *cases_sequences.CASES,
     *cases_around.CASES,
@@ -77,8 +79,8 @@ def _ask(case: Case, servers: Servers, kinds: tuple[str, ...]) -> dict[str, Answ
     if case.recorded is not None:
         answers["real"] = case.recorded
     asked = [kind for kind in kinds if kind not in answers]
-    if case.side_by_side and len(asked) > 1:
-        sessions = [servers.get(case.setup, kind) for kind in asked]
+    if not case.alone and len(asked) > 1:
+        sessions = servers.both(case.setup, asked)
         with ThreadPoolExecutor(len(asked)) as pool:
             answers.update(zip(asked, pool.map(case.ask, sessions), strict=True))
     else:

@@ -8,7 +8,9 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 import pytest
@@ -32,12 +34,34 @@ def kind(request: pytest.FixtureRequest, kinds: tuple[str, ...]) -> str:
     return str(request.param)
 
 
-@contextlib.contextmanager
-def serving(
-    kind: str, folder: Path, models: list[ModelFiles], *flags: str, wait: str = "ready"
-) -> Iterator[Session]:
-    with Session(kind, write_repository(folder / "models", models), flags, wait=wait) as session:
-        yield session
+class Serve(Protocol):
+    """Starts a server for a `with`; it is ended while the next test begins."""
+
+    def __call__(
+        self, kind: str, folder: Path, models: list[ModelFiles], *flags: str, wait: str = "ready"
+    ) -> contextlib.AbstractContextManager[Session]: ...
+
+
+@pytest.fixture(scope="module")
+def serving() -> Iterator[Serve]:
+    """Each server must leave nothing behind; the real one takes seconds to end."""
+    ending: list[Future[int | None]] = []
+    with ThreadPoolExecutor(4) as pool:
+
+        @contextlib.contextmanager
+        def serve(
+            kind: str, folder: Path, models: list[ModelFiles], *flags: str, wait: str = "ready"
+        ) -> Iterator[Session]:
+            repository = write_repository(folder / "models", models)
+            session = Session(kind, repository, flags, wait=wait)
+            try:
+                yield session
+            finally:
+                ending.append(pool.submit(session.close))
+
+        yield serve
+        for each in ending:
+            each.result()
 
 
 def refused(kind: str, folder: Path, models: list[ModelFiles], *flags: str) -> tuple[int, str]:
@@ -62,7 +86,7 @@ def test_a_model_that_fails_ends_the_start(kind: str, tmp_path: Path) -> None:
     assert "actor down actor_0" in log
 
 
-def test_a_model_that_fails_spares_the_others(kind: str, tmp_path: Path) -> None:
+def test_a_model_that_fails_spares_the_others(kind: str, tmp_path: Path, serving: Serve) -> None:
     flags = "--exit-on-error=false"
     with serving(kind, tmp_path, [BAD, GOOD], flags, wait="live") as session:
         assert act("double").ask(session)["status"] == 200
@@ -73,7 +97,7 @@ def test_a_model_that_fails_spares_the_others(kind: str, tmp_path: Path) -> None
         assert good == {"name": "actor", "version": "1", "state": "READY"}
 
 
-def test_readiness_may_overlook_a_failed_model(kind: str, tmp_path: Path) -> None:
+def test_readiness_may_overlook_a_failed_model(kind: str, tmp_path: Path, serving: Serve) -> None:
     flags = ("--exit-on-error=false", "--strict-readiness=false")
     with serving(kind, tmp_path, [BAD, GOOD], *flags) as session:
         assert get("/v2/health/ready").ask(session)["status"] == 200
@@ -97,19 +121,21 @@ def test_an_unknown_model_asked_for(kind: str, tmp_path: Path) -> None:
     assert status == 1
 
 
-def test_an_empty_repository_is_ready(kind: str, tmp_path: Path) -> None:
+def test_an_empty_repository_is_ready(kind: str, tmp_path: Path, serving: Serve) -> None:
     with serving(kind, tmp_path, []) as session:
         assert INDEX.ask(session)["body"] == "[]"
 
 
-def test_explicit_mode_loads_what_is_named(kind: str, tmp_path: Path) -> None:
+def test_explicit_mode_loads_what_is_named(kind: str, tmp_path: Path, serving: Serve) -> None:
     models = [GOOD, actor("other")]
     with serving(kind, tmp_path, models, EXPLICIT, "--load-model=actor") as session:
         index = json.loads(INDEX.ask(session)["body"])
         assert index == [{"name": "actor", "version": "1", "state": "READY"}, {"name": "other"}]
 
 
-def test_without_auto_complete_the_model_is_not_asked(kind: str, tmp_path: Path) -> None:
+def test_without_auto_complete_the_model_is_not_asked(
+    kind: str, tmp_path: Path, serving: Serve
+) -> None:
     flag = "--disable-auto-complete-config"
     with serving(kind, tmp_path, [BROKEN["broken_auto"]], flag) as session:
         assert get("/v2/models/broken_auto/ready").ask(session)["status"] == 200
@@ -121,14 +147,18 @@ def test_without_auto_complete_a_config_is_needed(kind: str, tmp_path: Path) -> 
     assert status == 1
 
 
-def test_version_folders_that_are_no_numbers_are_told(kind: str, tmp_path: Path) -> None:
+def test_version_folders_that_are_no_numbers_are_told(
+    kind: str, tmp_path: Path, serving: Serve
+) -> None:
     with serving(kind, tmp_path, [actor("actor", versions=("1", "draft"))]) as session:
         said = "ignore version directory 'draft' which fails to convert to integral number"
         assert session.wait_for_log(said)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_a_signal_ends_it_gracefully(kind: str, number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_ends_it_gracefully(
+    kind: str, number: signal.Signals, tmp_path: Path, serving: Serve
+) -> None:
     with serving(kind, tmp_path, [GOOD]) as session:
         psutil.Process(session.server.pid).send_signal(number)
         deadline = time.monotonic() + 30
@@ -138,7 +168,7 @@ def test_a_signal_ends_it_gracefully(kind: str, number: signal.Signals, tmp_path
         assert "actor down actor_0" in session.log()
 
 
-def test_what_runs_at_unload_is_finished(kind: str, tmp_path: Path) -> None:
+def test_what_runs_at_unload_is_finished(kind: str, tmp_path: Path, serving: Serve) -> None:
     with serving(kind, tmp_path, [GOOD], EXPLICIT, "--load-model=actor") as session:
         answers = []
         running = threading.Thread(target=lambda: answers.append(act("sleep:2").ask(session)))
@@ -156,7 +186,7 @@ def test_what_runs_at_unload_is_finished(kind: str, tmp_path: Path) -> None:
         assert load("actor").ask(session)["status"] == 200
 
 
-def test_requests_spread_over_instances(kind: str, tmp_path: Path) -> None:
+def test_requests_spread_over_instances(kind: str, tmp_path: Path, serving: Serve) -> None:
     pair = actor("actor", "instance_group [ { count: 2 } ]\n")
     with serving(kind, tmp_path, [pair]) as session:
         barrier = threading.Barrier(2)

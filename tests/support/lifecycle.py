@@ -26,6 +26,8 @@ COMPLETE
 """
 X = '{"name": "X", "data_type": "TYPE_FP32", "dims": [4]}'
 Y = '{"name": "Y", "data_type": "TYPE_FP32", "dims": [4]}'
+FORCED = {"yes": "yes", "no": "no", "maybe": "maybe", "capital": "Yes", "empty": ""}
+FORCE_CPU = 'parameters {{ key: "FORCE_CPU_ONLY_INPUT_TENSORS" value: {{ string_value: "{}" }} }}\n'
 IO = tensor("input", "X", "FP32", "4") + tensor("output", "Y", "FP32", "4")
 BOTH = f"config.add_input({X})\nconfig.add_output({Y})\n"
 
@@ -188,5 +190,13 @@ LIFECYCLE = [
             ("nowhere", "/nowhere/env.tar.gz"),
             ("nowhere_in_model", "$$TRITON_MODEL_DIRECTORY/env.tar.gz"),
         )
+    ),
+    *(
+        ModelFiles(
+            f"force_cpu_{name}",
+            FINALIZES.replace("THEN", "pass"),
+            python_config(IO, FORCE_CPU.format(value)),
+        )
+        for name, value in FORCED.items()
     ),
 ]

@@ -126,6 +126,18 @@ SCRIPTS = (
 )
 
 
+BF16 = ModelFiles(
+    "script_bf16",
+    SYNC_CODE,
+    python_config(
+        tensor("input", "CODE", "STRING", "1"),
+        tensor("input", "X", "BF16", "-1"),
+        tensor("output", "RESULT", "STRING", "-1"),
+        tensor("output", "Y", "BF16", "-1"),
+    ),
+)
+
+
 def _step(model: str, inputs: str, outputs: str) -> str:
     return f'{{ model_name: "{model}" model_version: -1 {inputs} {outputs} }}'
 
@@ -181,6 +193,22 @@ FLOWS = (
         "batcher", "max_batch_size: 4\ndynamic_batching { max_queue_delay_microseconds: 200000 }\n"
     ),
 )
+_IDLE = "max_sequence_idle_microseconds: 60000000"
+QUEUES = (
+    script("queue"),
+    script("queue_batch", "max_batch_size: 1\ndynamic_batching { }\n"),
+    script(
+        "queue_bounded",
+        "max_batch_size: 1\ndynamic_batching { default_queue_policy { max_queue_size: 10 } }\n",
+    ),
+    script("queue_direct", f"max_batch_size: 1\nsequence_batching {{ {_IDLE} }}\n"),
+    script(
+        "queue_oldest",
+        "max_batch_size: 1\n"
+        f"sequence_batching {{ {_IDLE} oldest {{ max_candidate_sequences: 1 }} }}\n",
+    ),
+)
+"""Models in whose queues requests are cancelled; one instance each."""
 
 CALLS = {
     "none": "shown = 'nothing'",

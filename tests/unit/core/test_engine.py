@@ -228,10 +228,10 @@ async def test_only_the_highest_version_is_served(bench: Make) -> None:
         made.send("double", [1], model_version="1")
 
 
-async def test_cancelling_a_queued_request(bench: Make) -> None:
+async def test_withdrawing_a_queued_request(bench: Make) -> None:
     made = await started(bench)
     running, waiting = made.send("double", [-3]), made.send("double", [1])
-    made.engine.cancel(waiting.request)  # type: ignore[attr-defined]
+    made.engine.withdraw(waiting.request)  # type: ignore[attr-defined]
     answer = await waiting
     assert answer.error is not None
     assert answer.error.code is Code.CANCELLED

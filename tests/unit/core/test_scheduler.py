@@ -101,7 +101,7 @@ def test_a_steered_request_waits_for_its_instance_and_holds_nobody_up() -> None:
     assert first.batches == [["steered"]]
 
 
-def test_cancelling_a_queued_request_answers_it() -> None:
+def test_a_queued_request_that_is_cancelled_runs_all_the_same() -> None:
     refused = Refused()
     scheduler, worker = DirectScheduler(refused), Bench()
     scheduler.workers = [worker]
@@ -109,6 +109,29 @@ def test_cancelling_a_queued_request_answers_it() -> None:
     waiting = request("b")
     scheduler.submit(waiting)
     scheduler.cancel(waiting)
+    finish(scheduler, worker)
+    assert (worker.batches, refused) == ([["a"], ["b"]], [])
+
+
+def test_a_steered_request_that_is_cancelled_is_taken_out() -> None:
+    refused = Refused()
+    scheduler, worker = DirectScheduler(refused), Bench("m_0")
+    worker.free = False
+    scheduler.workers = [worker]
+    waiting = request("a", steer="m_0")
+    scheduler.submit(waiting)
+    scheduler.cancel(waiting)
+    assert refused == [("a", Code.CANCELLED, "CANCELED")]
+
+
+def test_withdrawing_a_queued_request_answers_it() -> None:
+    refused = Refused()
+    scheduler, worker = DirectScheduler(refused), Bench()
+    scheduler.workers = [worker]
+    scheduler.submit(request("a"))
+    waiting = request("b")
+    scheduler.submit(waiting)
+    scheduler.withdraw(waiting)
     assert refused == [("b", Code.CANCELLED, "CANCELED")]
     finish(scheduler, worker)
     assert worker.batches == [["a"]]

@@ -416,16 +416,32 @@ async def test_a_state_is_its_initial_value_in_every_request(client: Make, tmp_p
         assert batch[1][0][3]["ZERO"] == ["int32", [1, 1], [[0]]]
 
 
-async def test_a_queued_request_can_be_cancelled(client: Make) -> None:
+async def test_a_sequence_ends_at_a_queued_request_that_was_cancelled(client: Make) -> None:
+    seq = await client(CONTROLS)
+    seq.send("a", 1, START, SLOW)
+    seq.send("b", 1)
+    waiting = seq.send("c", 1)
+    seq.send("d", 1)
+    seq.engine.cancel(waiting)
+    await seq.done()
+    for name in "cd":
+        error = seq.error(name)
+        assert error is not None
+        assert (error.code, error.message) == (Code.CANCELLED, "")
+    with pytest.raises(InferError, match="must specify the START flag"):
+        seq.send("e", 1, END)
+    seq.send("f", 1, START | END)
+    await seq.done("f")
+    assert seq.ids() == [["a"], ["b"], ["f"]]
+
+
+async def test_a_withdrawn_request_leaves_its_sequence_as_it_is(client: Make) -> None:
     seq = await client(CONTROLS)
     seq.send("a", 1, START, SLOW)
     waiting = seq.send("b", 1)
     seq.send("c", 1, END)
-    seq.engine.cancel(waiting)
+    seq.engine.withdraw(waiting)
     await seq.done()
-    error = seq.error("b")
-    assert error is not None
-    assert error.code is Code.CANCELLED
     assert seq.ids() == [["a"], ["c"]]
 
 

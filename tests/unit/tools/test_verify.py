@@ -117,3 +117,19 @@ def test_from_a_live_model_to_a_proved_export(repository: Path, tmp_path: Path) 
         report = verify(tmp_path / "production", client=client)
     (request,) = report.models[0].requests
     assert (request.origin, request.against, request.verdict) == ("recorded", "live", "same")
+
+
+@here
+def test_a_model_that_has_changed_since_is_not_held_against_its_export(
+    repository: Path, tmp_path: Path
+) -> None:
+    with Session("devkit", repository) as session, session.client() as client:
+        arrays = {name: np.arange(16, dtype=np.float32) for name in ("INPUT0", "INPUT1")}
+        client.infer("add_sub", arrays)
+        export(client, "add_sub", tmp_path / "production")
+        code = repository / "add_sub" / "1" / "model.py"
+        code.write_text(code.read_text() + "\nraise RuntimeError('half done')\n")
+        report = verify(tmp_path / "production", client=client)
+    (request,) = report.models[0].requests
+    assert (request.origin, request.against, request.verdict) == ("recorded", "export", "same")
+    assert "it has changed since this export" in report.text(200)
