@@ -146,6 +146,11 @@ def test_status_and_detach_as_json(runtime, client):
     assert not client.debug_sessions()
 
 
+def _hear_interrupts():
+    """Tests that run in the background may have been started with Ctrl-C switched off."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def terminal(runtime):
     """Starts `devkit debug` in a terminal of its own."""
@@ -155,7 +160,7 @@ def terminal(runtime):
         child = pexpect.spawn(
             sys.executable, ["-m", "devkit.cli", "debug", *words], cwd=str(runtime.workspace),
             env={**runtime.environment(), "TERM": "xterm-256color", "PAGER": "cat"},
-            dimensions=(50, 120), encoding="utf-8", timeout=60,
+            dimensions=(50, 120), encoding="utf-8", timeout=60, preexec_fn=_hear_interrupts,
         )  # fmt: skip
         started.append(child)
         return child
