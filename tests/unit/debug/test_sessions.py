@@ -358,3 +358,29 @@ def test_a_runtime_may_allow_no_debugger(tmp_path):
         pytest.raises(DebugError, match="allows no debugger"),
     ):
         runtime.client().debug("scale")
+
+
+def test_a_step_into_exec_stops_in_the_callee(workshop: Workshop):
+    line = line_of(CALLER, "call.exec()")
+    caller = workshop.stop_at("caller", line)
+    asked = workshop.later("caller")
+    told = caller.wait_stopped()
+    assert told.callee == "scale"
+    caller.move("step_in", into=told.callee)
+    callee = next(one for one in workshop.client.debug_sessions() if one.told.model == "scale")
+    assert callee.wait_stopped().chain[0].model == "caller"
+    callee.resume()
+    assert caller.wait_stopped().line == f"{workshop.file('caller')}:{line + 1}"
+    caller.resume()
+    assert asked.answer() == 11
+
+
+def test_several_faces_share_a_session(workshop: Workshop):
+    session = workshop.stop_at("scale", PRODUCT)
+    other = workshop.runtime.client().debug("scale")
+    assert other.id == session.id
+    asked = workshop.later("scale")
+    assert other.wait_stopped().line == session.wait_stopped().line
+    other.resume()
+    assert asked.answer() == 10
+    assert eventually(lambda: session.refresh().state == "running")
