@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -12,7 +13,15 @@ from tests.parity.pairs import REPORT, Row
 from tests.support.examples import EXAMPLES, REPOSITORIES, Example
 from tests.support.session import Session
 
-Start = Callable[[str], Session]
+# What the real server answers once a stub of its own has died, which on a busy machine happens now
+# and then to one that streams to another model; it never starts it again.
+LOST = "is not healthy"
+
+
+class Start(Protocol):
+    """The server of a kind; `anew`: another one, for the rest of the tests."""
+
+    def __call__(self, kind: str, *, anew: bool = False) -> Session: ...
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +29,9 @@ def start() -> Iterator[Start]:
     """The server of a kind over all examples, started once."""
     running: dict[str, Session] = {}
 
-    def session(kind: str) -> Session:
+    def session(kind: str, *, anew: bool = False) -> Session:
+        if anew:
+            running.pop(kind).close()
         if kind not in running:
             running[kind] = Session(kind, REPOSITORIES)
         return running[kind]
@@ -37,6 +48,8 @@ def test_an_example_answers_its_client(
     said = {}
     for kind in kinds:
         done = example.run_client(start(kind))
+        if kind == "real" and LOST in done.stderr:
+            done = example.run_client(start(kind, anew=True))
         said[kind] = "right" if done.returncode == 0 else done.stderr
     if len(kinds) == 2:
         row = Row(
@@ -57,11 +70,14 @@ def test_the_verify_report_of_the_examples_is_clean(
 ) -> None:
     if len(kinds) < 2:
         return  # there is nothing to hold devkit against
-    real = start("real")
-    with start("devkit").client() as client:
-        report = verify(
-            repository, captures=[], client=client, generated=True,
-            url=real.url, grpc_url=real.grpc_url,
-        )  # fmt: skip
+    for anew in (False, True):
+        real = start("real", anew=anew)
+        with start("devkit").client() as client:
+            report = verify(
+                repository, captures=[], client=client, generated=True,
+                url=real.url, grpc_url=real.grpc_url,
+            )  # fmt: skip
+        if LOST not in report.text(200):
+            break
     assert report.verdict == "same", report.text(200)
     assert all(model.requests for model in report.models)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -151,6 +152,32 @@ def test_given_back_requests_come_first() -> None:
 def batcher(refused: Refused | None = None, **options: object) -> DynamicBatcher:
     given = {"max_batch_size": 8, "preferred": (8,), "delay_us": 0, **options}
     return DynamicBatcher(Refused() if refused is None else refused, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        # Two batches are made up ahead, the second one begun with a single request.
+        ({"max_batch_size": 2, "preferred": ()}, ["d", "e"]),
+        ({"max_batch_size": 1, "preferred": ()}, ["c", "d", "e"]),
+        # None is, where the queue has a policy or priorities.
+        ({"max_batch_size": 2, "preferred": (), "levels": 2, "default_level": 1}, list("abcde")),
+        ({"max_batch_size": 2, "preferred": (), "policy": QueuePolicy(max_size=9)}, list("abcde")),
+    ],
+)
+def test_cancelling_takes_out_what_no_batch_has_yet(
+    options: dict[str, Any], left: list[str]
+) -> None:
+    refused = Refused()
+    for name in "abcde":
+        scheduler, worker = batcher(refused, **options), Bench()
+        worker.free = False
+        scheduler.workers = [worker]
+        waiting = {each: request(each) for each in "abcde"}
+        for each in waiting.values():
+            scheduler.submit(each)
+        scheduler.cancel(waiting[name])
+    assert [name for name, *_ in refused] == left
 
 
 def fill(scheduler: DynamicBatcher, worker: Bench, *requests: Request) -> None:
