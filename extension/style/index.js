@@ -1,4 +1,3 @@
 import 'uplot/dist/uPlot.min.css';
 import './base.css';
 import './models.css';
-import './logs.css';
